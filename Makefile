@@ -1,0 +1,74 @@
+# Everything here needs Go and make, runs as any user and writes only below this
+# folder and the Go caches. `make help` lists the targets.
+
+BINARIES := proxy tokenissuer modelserver ghostline
+FUZZTIME ?= 30s
+
+# Static binaries, and no C compiler needed. Only the race detector asks for cgo.
+export CGO_ENABLED := 0
+
+# The tools have a module of their own, so that what they depend on is pinned
+# and yet never a dependency of Ghostline.
+TOOL := go tool -modfile=hack/tools/go.mod
+
+.DEFAULT_GOAL := help
+
+##@ Build and run
+
+.PHONY: build
+build: ## Build the binaries into bin/
+	go build -trimpath -o bin/ $(BINARIES:%=./cmd/%)
+
+# With the flags of build, so that nothing is compiled twice.
+.PHONY: demo
+demo: build ## Show the whole on this machine: log in, stream, type, cancel; ends by itself
+	go run -trimpath ./hack/demo -bin bin
+
+.PHONY: clean
+clean: ## Remove what the other targets made
+	rm -rf bin
+
+##@ Test
+
+.PHONY: test
+test: test-unit ## Run every test that needs only Go
+
+.PHONY: test-unit
+test-unit: ## Run the tests beside the code, with the race detector where a C compiler is found
+	@sh hack/test-unit.sh
+
+.PHONY: fuzz
+fuzz: ## Run each fuzz target for FUZZTIME (30s)
+	@FUZZTIME=$(FUZZTIME) sh hack/fuzz.sh
+
+# With the flags of build, so that nothing is compiled twice.
+.PHONY: bench
+bench: build ## Measure the proxy beside ReverseProxy, on Linux; BENCHFLAGS="-rounds 3" passes flags
+	go run -trimpath ./test/bench -bin bin $(BENCHFLAGS)
+
+##@ Check
+
+.PHONY: lint
+lint: ## Check formatting, go vet and staticcheck
+	@sh hack/verify-format.sh
+	go vet ./...
+	$(TOOL) staticcheck ./...
+
+.PHONY: generate
+generate: ## Write the generated files anew
+	go generate ./...
+
+.PHONY: verify
+verify: lint ## lint, and: generated files and go.mod are up to date, no known vulnerability
+	@sh hack/verify-generated.sh
+	go mod tidy -diff
+	go -C hack/tools mod tidy -diff
+	@sh hack/verify-vulnerabilities.sh
+
+##@ Help
+
+.PHONY: help
+help: ## List the targets
+	@awk 'BEGIN { FS = ":.*## " } \
+		/^##@ / { printf "\n%s\n", substr($$0, 5) } \
+		/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))

@@ -1,0 +1,3 @@
+module github.com/ghostline-dev/ghostline
+
+go 1.26.0

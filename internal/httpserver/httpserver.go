@@ -1,0 +1,173 @@
+// Package httpserver runs the HTTP listeners of Ghostline's processes: HTTP/2
+// and HTTP/1.1 on each, with limits against slow and greedy peers, and a
+// shutdown that lets running requests finish.
+package httpserver
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/sync/errgroup"
+)
+
+// Defaults of the limits in [Server]; each holds where the field is zero.
+const (
+	DefaultMaxHeaderBytes       = 64 << 10
+	DefaultMaxConcurrentStreams = 1000
+	DefaultDrain                = 10 * time.Second
+
+	readHeaderTimeout = 10 * time.Second
+	// Editors hold one connection all day; PINGs find those that died.
+	idleTimeout = time.Hour
+	pingAfter   = 30 * time.Second
+	pingTimeout = 15 * time.Second
+)
+
+// Server is one listener and what answers on it.
+//
+// With TLS set it speaks h2 and HTTP/1.1, chosen by ALPN; without, h2c by prior
+// knowledge (RFC 9113 section 3.3) and HTTP/1.1 on the same port.
+//
+// There is no write timeout on purpose: it would cut every long stream. A
+// handler that streams bounds its own writes.
+type Server struct {
+	// Name tells this listener apart in the log: "tls", "cleartext", "admin".
+	Name string
+	// Listener is where connections come from. Run closes it.
+	Listener net.Listener
+	// TLS turns on TLS. The protocols to negotiate are filled in.
+	TLS     *tls.Config
+	Handler http.Handler
+	Log     *slog.Logger
+
+	// MaxHeaderBytes bounds a request's headers; more is answered 431.
+	MaxHeaderBytes int
+	// MaxConcurrentStreams is what each HTTP/2 connection may have open. An
+	// edge puts many users on one connection, so it is generous.
+	MaxConcurrentStreams int
+	// Drain says how long running requests may take; it is asked once ctx is
+	// done. Nil is DefaultDrain.
+	Drain func() time.Duration
+	// ConnState, if set, is told of every change of a connection's state.
+	ConnState func(net.Conn, http.ConnState)
+	// ConnContext, if set, derives the context of a connection's requests.
+	ConnContext func(context.Context, net.Conn) context.Context
+}
+
+// Run serves until ctx is done, then accepts nothing more, lets the running
+// requests finish for up to Drain, and returns nil. It returns an error if the
+// listener fails, or if requests were still running after Drain and were cut.
+func (s *Server) Run(ctx context.Context) error {
+	srv, err := s.build()
+	if err != nil {
+		return err
+	}
+	s.Log.Info("serving", "listener", s.Name, "addr", s.Listener.Addr().String(), "tls", s.TLS != nil)
+
+	serving := make(chan error, 1)
+	go func() {
+		if s.TLS != nil {
+			serving <- srv.ServeTLS(s.Listener, "", "")
+			return
+		}
+		serving <- srv.Serve(s.Listener)
+	}()
+	select {
+	case err := <-serving:
+		return fmt.Errorf("listener %s: %w", s.Name, err)
+	case <-ctx.Done():
+	}
+	return s.drain(srv)
+}
+
+// drain stops srv and closes what has not finished in time.
+func (s *Server) drain(srv *http.Server) error {
+	most := DefaultDrain
+	if s.Drain != nil {
+		most = s.Drain()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), most)
+	defer cancel()
+	err := srv.Shutdown(ctx)
+	if err == nil {
+		return nil
+	}
+	closeErr := srv.Close()
+	return fmt.Errorf("listener %s: requests still running at the end of the drain were cut: %w",
+		s.Name, errors.Join(err, closeErr))
+}
+
+func (s *Server) build() (*http.Server, error) {
+	srv := &http.Server{
+		Handler:           s.Handler,
+		ReadHeaderTimeout: readHeaderTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    orDefault(s.MaxHeaderBytes, DefaultMaxHeaderBytes),
+		ConnState:         s.ConnState,
+		ConnContext:       s.ConnContext,
+		ErrorLog:          log.New(errorLog{s.Log.With("listener", s.Name)}, "", 0),
+		Protocols:         new(http.Protocols),
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: orDefault(s.MaxConcurrentStreams, DefaultMaxConcurrentStreams),
+			SendPingTimeout:      pingAfter,
+			PingTimeout:          pingTimeout,
+		},
+	}
+	srv.Protocols.SetHTTP1(true)
+	if s.TLS != nil {
+		srv.TLSConfig = s.TLS.Clone()
+		srv.Protocols.SetHTTP2(true)
+	} else {
+		srv.Protocols.SetUnencryptedHTTP2(true)
+	}
+	// The HTTP/2 engine comes from x/net rather than from the toolchain's copy,
+	// so that its security fixes arrive with a dependency update.
+	// Priorities that clients ask for are not honoured: behind an edge, one user's
+	// would hold back another's answer on the same connection.
+	//lint:ignore SA1019 Server.Protocols alone would take the toolchain's copy.
+	if err := http2.ConfigureServer(srv, &http2.Server{NewWriteScheduler: http2.NewRandomWriteScheduler}); err != nil {
+		return nil, fmt.Errorf("listener %s: %w", s.Name, err)
+	}
+	return srv, nil
+}
+
+// errorLog is where net/http and the HTTP/2 engine write. Nearly all of it is
+// about peers that misbehave; a panic of a handler is our own mistake.
+type errorLog struct{ log *slog.Logger }
+
+func (e errorLog) Write(line []byte) (int, error) {
+	text := strings.TrimSuffix(string(line), "\n")
+	if strings.HasPrefix(text, "http: panic serving ") || strings.HasPrefix(text, "http2: panic serving ") {
+		e.log.Error("a handler panicked", "panic", text)
+	} else {
+		e.log.Debug("connection trouble", "error", text)
+	}
+	return len(line), nil
+}
+
+// RunAll runs the servers until ctx is done or one of them fails, which stops
+// the others. It returns when all have stopped, with the first error.
+func RunAll(ctx context.Context, servers ...*Server) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, server := range servers {
+		group.Go(func() error { return server.Run(ctx) })
+	}
+	return group.Wait()
+}
+
+func orDefault[T comparable](value, otherwise T) T {
+	var zero T
+	if value == zero {
+		return otherwise
+	}
+	return value
+}

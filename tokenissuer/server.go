@@ -1,0 +1,155 @@
+package tokenissuer
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/ghostline-dev/ghostline/internal/httpserver"
+	"github.com/ghostline-dev/ghostline/internal/service"
+	"github.com/ghostline-dev/ghostline/internal/token"
+	"github.com/ghostline-dev/ghostline/tokenissuer/identity"
+	"github.com/ghostline-dev/ghostline/tokenissuer/keys"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// maxHeaderBytes leaves room for a long OAuth token and an edge's headers.
+const maxHeaderBytes = 32 << 10
+
+// Options is an issuer to run.
+type Options struct {
+	Config Config
+	// Listeners has at least one for exchanges. Its admin port answers /healthz,
+	// /readyz and /metrics. Run closes them all.
+	Listeners httpserver.Listeners
+	Log       *slog.Logger
+	// Metrics is where the issuer's metrics go; nil is a new registry.
+	Metrics *prometheus.Registry
+}
+
+// server is a running issuer.
+type server struct {
+	config    Config
+	providers []identity.Provider
+	ring      keys.Ring
+	metrics   *metrics
+	log       *slog.Logger
+	now       func() time.Time
+}
+
+// Run serves until ctx is done and running exchanges are answered, and then
+// returns nil. The error is service.ErrConfig if the issuer could not start.
+func Run(ctx context.Context, o Options) error {
+	servers, err := build(o)
+	if err != nil {
+		o.Listeners.Close()
+		return fmt.Errorf("%w: %w", service.ErrConfig, err)
+	}
+	return httpserver.RunAll(ctx, servers...)
+}
+
+func build(o Options) ([]*httpserver.Server, error) {
+	if err := o.Listeners.Check(); err != nil {
+		return nil, err
+	}
+	if o.Metrics == nil {
+		o.Metrics = prometheus.NewRegistry()
+	}
+	s, err := newServer(o)
+	if err != nil {
+		return nil, err
+	}
+	handler, err := s.handler()
+	if err != nil {
+		return nil, err
+	}
+	servers := o.Listeners.Traffic(httpserver.Server{Handler: handler, Log: o.Log, MaxHeaderBytes: maxHeaderBytes})
+	if admin := o.Listeners.Admin; admin != nil {
+		servers = append(servers, &httpserver.Server{Name: "admin", Listener: admin, Handler: s.adminHandler(o.Metrics), Log: o.Log})
+	}
+	return servers, nil
+}
+
+func newServer(o Options) (*server, error) {
+	if err := o.Config.Validate(); err != nil {
+		return nil, err
+	}
+	s := &server{config: o.Config, log: o.Log, now: time.Now}
+	for _, p := range o.Config.IdentityProviders {
+		// Static is the only type that Validate lets through.
+		provider, err := identity.LoadStatic(p.Name, p.Static.File, o.Log)
+		if err != nil {
+			return nil, fmt.Errorf("identity provider %s: %w", p.Name, err)
+		}
+		s.providers = append(s.providers, provider)
+	}
+	var err error
+	if s.ring, err = keys.OpenDirectory(o.Config.Keys.Directory, s.now()); err != nil {
+		return nil, err
+	}
+	if s.metrics, err = newMetrics(o.Metrics); err != nil {
+		return nil, err
+	}
+	s.metrics.keys.Set(float64(s.ring.Public.Len()))
+	o.Log.Info("signing", "kid", s.ring.Signer.KeyID, "published", s.ring.Public.IDs())
+	return s, nil
+}
+
+// handler is the public side.
+func (s *server) handler() (http.Handler, error) {
+	keySet, err := published("application/jwk-set+json", s.ring.Public)
+	if err != nil {
+		return nil, err
+	}
+	metadata, err := published("application/json", s.metadata())
+	if err != nil {
+		return nil, err
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc(pathOAuth, methods(s.exchange(s.oauthForm()), http.MethodPost))
+	mux.HandleFunc(pathCopilot, methods(s.exchange(s.copilotForm()), http.MethodGet))
+	mux.HandleFunc(pathKeys, methods(keySet, http.MethodGet, http.MethodHead))
+	mux.HandleFunc(pathMetadata, methods(metadata, http.MethodGet, http.MethodHead))
+	mux.HandleFunc("/", notFound)
+	return withRequestID(withBoundedBody(mux)), nil
+}
+
+// adminHandler is the operator's side.
+func (s *server) adminHandler(registry *prometheus.Registry) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "ok") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if err := s.canSign(); err != nil {
+			s.log.Error("cannot sign", "error", err)
+			writeText(w, http.StatusServiceUnavailable, "cannot sign")
+			return
+		}
+		writeText(w, http.StatusOK, "ok")
+	})
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry}))
+	return mux
+}
+
+// canSign makes a token and checks it as a proxy would, against the keys that
+// are published.
+func (s *server) canSign() error {
+	var d decision
+	s.sign(identity.Identity{Subject: "readyz", ClientID: "readyz"}, s.config.Audiences[0], &d)
+	if d.refused != nil {
+		return d.refused.cause
+	}
+	verifier := token.Verifier{Issuer: s.config.Issuer, Audience: s.config.Audiences[0]}
+	_, err := verifier.Verify(d.token, s.ring.Public, s.now())
+	return err
+}
+
+func writeText(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(status)
+	// A failed write is a client that went away.
+	_, _ = io.WriteString(w, text+"\n")
+}

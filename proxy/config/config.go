@@ -1,0 +1,230 @@
+// Package config is the configuration of one region's proxies as it stands in
+// a file: what the operator compiles a CompletionRoute to, and what a person
+// may write by hand. It knows nothing of Kubernetes and does no I/O.
+package config
+
+import (
+	"encoding/json"
+	"math"
+	"time"
+)
+
+// Config is everything that decides how a proxy treats a request. Lists keep
+// their order, names are unique within their list.
+type Config struct {
+	// Requires names features that a proxy must have to honour this config. A
+	// proxy ignores fields that it does not know, so a config whose meaning
+	// hangs on one says so here.
+	Requires []string `json:"requires,omitempty"`
+	// Route is the CompletionRoute that this was compiled from, if any.
+	Route *Route `json:"route,omitempty"`
+	// Region is where the proxy runs.
+	Region string `json:"region"`
+	// Failover names the regions to spill to, nearest first.
+	Failover []string `json:"failover,omitempty"`
+	Tokens   Tokens   `json:"tokens"`
+	Models   []Model  `json:"models"`
+	Units    []Unit   `json:"units"`
+	Limits   Limits   `json:"limits,omitzero"`
+	Timeouts Timeouts `json:"timeouts,omitzero"`
+}
+
+// Route identifies a CompletionRoute and the generation of its spec.
+type Route struct {
+	Namespace  string `json:"namespace"`
+	Name       string `json:"name"`
+	Generation int64  `json:"generation"`
+}
+
+// Tokens says which completion tokens are accepted.
+type Tokens struct {
+	// Issuer and Audience are what the claims iss and aud must hold.
+	Issuer   string `json:"issuer"`
+	Audience string `json:"audience"`
+	KeySet   KeySet `json:"keySet"`
+	// DeniedSubjects cuts subjects off before their tokens end.
+	DeniedSubjects *DeniedSubjects `json:"deniedSubjects,omitempty"`
+}
+
+// KeySet is where the issuer's public keys (a JWKS, RFC 7517) come from:
+// exactly one of URL and File. Relative files are relative to the config file.
+type KeySet struct {
+	URL  string `json:"url,omitempty"`
+	File string `json:"file,omitempty"`
+	// CAFile holds the PEM certificates to trust for URL instead of the system's.
+	CAFile string `json:"caFile,omitempty"`
+}
+
+// DeniedSubjects is a file with one subject a line; blank lines and lines that
+// begin with # do not count.
+type DeniedSubjects struct {
+	File string `json:"file"`
+}
+
+// Model is a logical model: the name that clients ask for.
+type Model struct {
+	Name     string    `json:"name"`
+	Aliases  []string  `json:"aliases,omitempty"`
+	Split    Split     `json:"split,omitzero"`
+	Variants []Variant `json:"variants"`
+}
+
+// Split says how requests are spread over a model's variants.
+type Split struct {
+	// By is SplitBySubject (the default) or SplitByRequest.
+	By string `json:"by,omitempty"`
+	// Salt keeps experiments independent of each other.
+	Salt string `json:"salt,omitempty"`
+}
+
+// The values of [Split.By].
+const (
+	SplitBySubject = "Subject"
+	SplitByRequest = "Request"
+)
+
+// Variant is one version behind a logical model.
+type Variant struct {
+	Name string `json:"name"`
+	// Weight is the variant's share against the sum of all weights. A variant
+	// of weight 0 serves only as a fallback.
+	Weight int `json:"weight"`
+	// Fallback is the variant used when no unit of this one can serve.
+	Fallback string `json:"fallback,omitempty"`
+}
+
+// Unit is one piece of model capacity.
+type Unit struct {
+	Name string `json:"name"`
+	// Region is where the unit stands: the config's region or a failover region.
+	Region string `json:"region"`
+	// Serves is MODEL/VARIANT.
+	Serves   string `json:"serves"`
+	Provider string `json:"provider"`
+	// URL is the unit's completion endpoint, path and query included.
+	URL string `json:"url"`
+	// Protocol is one of the Protocol constants; empty is ProtocolAuto.
+	Protocol string   `json:"protocol,omitempty"`
+	TLS      *UnitTLS `json:"tls,omitempty"`
+	// UpstreamModel is the name the provider knows, where it differs from the
+	// logical model's.
+	UpstreamModel string `json:"upstreamModel,omitempty"`
+	// Credential names an entry (a file) of the proxy's credentials directory.
+	Credential string   `json:"credential,omitempty"`
+	Capacity   Capacity `json:"capacity,omitzero"`
+	// Priority orders a variant's units: lower is used first.
+	Priority int `json:"priority,omitempty"`
+}
+
+// The values of [Unit.Provider].
+const ProviderOpenAI = "OpenAI"
+
+// The values of [Unit.Protocol].
+const (
+	ProtocolAuto  = "Auto"  // https: HTTP/2 or HTTP/1.1 by ALPN; http: HTTP/1.1
+	ProtocolHTTP2 = "HTTP2" // HTTP/2 over TLS
+	ProtocolH2C   = "H2C"   // HTTP/2 in the clear, by prior knowledge
+	ProtocolHTTP1 = "HTTP1"
+)
+
+// UnitTLS says how a unit's certificate is checked.
+type UnitTLS struct {
+	// CAFile holds the PEM certificates to trust instead of the system's.
+	CAFile string `json:"caFile,omitempty"`
+	// ServerName is the name to expect, where it is not the URL's host.
+	ServerName string `json:"serverName,omitempty"`
+}
+
+// Capacity is what a unit can do for this proxy.
+type Capacity struct {
+	// InFlight is how many requests may run at once; 0 is no limit.
+	InFlight int `json:"inFlight,omitempty"`
+}
+
+// Limits bound what clients may ask. Zero means the default.
+type Limits struct {
+	// MaxBodyBytes bounds a request's body; the default is 1 MiB.
+	MaxBodyBytes int64 `json:"maxBodyBytes,omitempty"`
+	// InFlight bounds the requests in this proxy; the default is 10,000.
+	InFlight   int           `json:"inFlight,omitempty"`
+	PerSubject SubjectLimits `json:"perSubject,omitzero"`
+}
+
+// SubjectLimits bound one subject on this proxy. Defaults: 8 in flight, 30
+// requests a second, bursts of 90.
+type SubjectLimits struct {
+	InFlight          int     `json:"inFlight,omitempty"`
+	RequestsPerSecond float64 `json:"requestsPerSecond,omitempty"`
+	Burst             int     `json:"burst,omitempty"`
+}
+
+// Timeouts bound the phases of a request. Zero means the default.
+type Timeouts struct {
+	// Connect bounds opening a connection to a unit; the default is 1s.
+	Connect Duration `json:"connect,omitempty"`
+	// ReadBody bounds the arrival of the request's body; the default is 5s.
+	ReadBody Duration `json:"readBody,omitempty"`
+	// FirstByte bounds the wait for the first byte of a stream, over all tries;
+	// the default is 5s. A unary answer, whose first byte is its last, is
+	// bounded by Total.
+	FirstByte Duration `json:"firstByte,omitempty"`
+	// Idle bounds the gap between two events of a stream; the default is 10s.
+	Idle Duration `json:"idle,omitempty"`
+	// Write bounds one write to a client that does not read; the default is 10s.
+	Write Duration `json:"write,omitempty"`
+	// Total bounds a request from its body's end; the default is 60s.
+	Total Duration `json:"total,omitempty"`
+}
+
+// Duration is a time.Duration that is written as "1.5s" or "250ms".
+type Duration time.Duration
+
+// notDuration is what was written where a duration belongs, but is none.
+const notDuration = Duration(math.MinInt64)
+
+// UnmarshalJSON reads what time.ParseDuration reads. Anything else becomes a
+// value that validation refuses, since only validation knows the field's path.
+func (d *Duration) UnmarshalJSON(data []byte) error {
+	*d = notDuration
+	var text string
+	if json.Unmarshal(data, &text) != nil {
+		return nil
+	}
+	if parsed, err := time.ParseDuration(text); err == nil {
+		*d = Duration(parsed)
+	}
+	return nil
+}
+
+// MarshalJSON writes what UnmarshalJSON reads.
+func (d Duration) MarshalJSON() ([]byte, error) {
+	return json.Marshal(time.Duration(d).String())
+}
+
+// SetDefaults gives every unset limit and timeout its default.
+func (c *Config) SetDefaults() {
+	setDefault(&c.Limits.MaxBodyBytes, 1<<20)
+	setDefault(&c.Limits.InFlight, 10_000)
+	setDefault(&c.Limits.PerSubject.InFlight, 8)
+	setDefault(&c.Limits.PerSubject.RequestsPerSecond, 30)
+	setDefault(&c.Limits.PerSubject.Burst, 90)
+	setDefault(&c.Timeouts.Connect, Duration(time.Second))
+	setDefault(&c.Timeouts.ReadBody, Duration(5*time.Second))
+	setDefault(&c.Timeouts.FirstByte, Duration(5*time.Second))
+	setDefault(&c.Timeouts.Idle, Duration(10*time.Second))
+	setDefault(&c.Timeouts.Write, Duration(10*time.Second))
+	setDefault(&c.Timeouts.Total, Duration(60*time.Second))
+	for i := range c.Models {
+		setDefault(&c.Models[i].Split.By, SplitBySubject)
+	}
+	for i := range c.Units {
+		setDefault(&c.Units[i].Protocol, ProtocolAuto)
+	}
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var unset T
+	if *field == unset {
+		*field = value
+	}
+}

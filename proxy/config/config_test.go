@@ -1,0 +1,275 @@
+package config
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+)
+
+// least is the shortest config there is, as a person writes it.
+const least = `
+region: westeurope
+tokens:
+  issuer: https://tokens.example.com
+  audience: completions.example.com
+  keySet: {file: jwks.json}
+models:
+- name: ghost-code
+  variants:
+  - {name: stable, weight: 1}
+units:
+- name: weu-1
+  region: westeurope
+  serves: ghost-code/stable
+  provider: OpenAI
+  url: https://weu-1.example.com/v1/completions
+`
+
+// full has every field set, each to something else than its default.
+func full() *Config {
+	return &Config{
+		Route:    &Route{Namespace: "ghostline", Name: "ghost", Generation: 7},
+		Region:   "westeurope",
+		Failover: []string{"northeurope", "eastus"},
+		Tokens: Tokens{
+			Issuer: "https://tokens.example.com", Audience: "completions.example.com",
+			KeySet:         KeySet{URL: "https://tokens.example.com/.well-known/jwks.json", CAFile: "issuer.pem"},
+			DeniedSubjects: &DeniedSubjects{File: "denied"},
+		},
+		Models: []Model{
+			{
+				Name: "ghost-code", Aliases: []string{"copilot-codex", "gpt-41-copilot"},
+				Split:    Split{By: SplitByRequest, Salt: "2026-11"},
+				Variants: []Variant{{Name: "stable", Weight: 95}, {Name: "next", Weight: 5, Fallback: "stable"}},
+			},
+			{Name: "ghost-prose", Split: Split{By: SplitBySubject}, Variants: []Variant{{Name: "v1", Weight: 1}}},
+		},
+		Units: []Unit{
+			{
+				Name: "weu-1", Region: "westeurope", Serves: "ghost-code/stable", Provider: ProviderOpenAI,
+				URL: "https://weu-1.example.com/v1/completions?api-version=1", Protocol: ProtocolHTTP2,
+				TLS: &UnitTLS{CAFile: "weu-1.pem", ServerName: "weu-1"}, UpstreamModel: "gpt-41", Credential: "weu-1-0123abcd",
+				Capacity: Capacity{InFlight: 200}, Priority: -1,
+			},
+			{
+				Name: "neu-1", Region: "northeurope", Serves: "ghost-code/next", Provider: ProviderOpenAI,
+				URL: "http://neu-1:8000/v1/completions", Protocol: ProtocolH2C, Priority: 2,
+			},
+		},
+		Limits: Limits{
+			MaxBodyBytes: 2 << 20, InFlight: 77,
+			PerSubject: SubjectLimits{InFlight: 3, RequestsPerSecond: 1.5, Burst: 4},
+		},
+		Timeouts: Timeouts{
+			Connect: Duration(250 * time.Millisecond), ReadBody: Duration(time.Second), FirstByte: Duration(2 * time.Second),
+			Idle: Duration(3 * time.Second), Write: Duration(4 * time.Second), Total: Duration(90 * time.Second),
+		},
+	}
+}
+
+func TestFullRoundTrip(t *testing.T) {
+	want := full()
+	assertAllSet(t, "config", reflect.ValueOf(*want))
+	asJSON, err := json.Marshal(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asYAML, err := yaml.Marshal(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, data := range map[string][]byte{"JSON": asJSON, "YAML": asYAML} {
+		got, err := Decode(data)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: (-want +got)\n%s", name, diff)
+		}
+		lenient, unknown, err := DecodeLenient(data)
+		if err != nil || len(unknown) > 0 {
+			t.Fatalf("%s, lenient: %v, unknown %v", name, err, unknown)
+		}
+		if diff := cmp.Diff(want, lenient); diff != "" {
+			t.Errorf("%s, lenient: (-want +got)\n%s", name, diff)
+		}
+	}
+}
+
+// assertAllSet holds full to its promise, so that a new field cannot be
+// forgotten. Left out are Requires, since there is no feature to require yet,
+// and the key set's file, which excludes its URL.
+func assertAllSet(t *testing.T, path string, v reflect.Value) {
+	t.Helper()
+	switch v.Kind() {
+	case reflect.Pointer:
+		if v.IsNil() {
+			t.Errorf("%s is not set", path)
+			return
+		}
+		assertAllSet(t, path, v.Elem())
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if at := path + "." + v.Type().Field(i).Name; at != "config.Requires" && at != "config.Tokens.KeySet.File" {
+				assertAllSet(t, at, v.Field(i))
+			}
+		}
+	case reflect.Slice:
+		if v.Len() == 0 {
+			t.Errorf("%s is empty", path)
+			return
+		}
+		// The first has everything but what only another may have.
+		if v.Type() == reflect.TypeFor[[]Variant]() {
+			v = v.Slice(1, 2)
+		}
+		assertAllSet(t, path+"[0]", v.Index(0))
+	default:
+		if v.IsZero() {
+			t.Errorf("%s is not set", path)
+		}
+	}
+}
+
+func TestDefaults(t *testing.T) {
+	got, err := Decode([]byte(least))
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantLimits := Limits{MaxBodyBytes: 1 << 20, InFlight: 10_000, PerSubject: SubjectLimits{InFlight: 8, RequestsPerSecond: 30, Burst: 90}}
+	wantTimeouts := Timeouts{
+		Connect: Duration(time.Second), ReadBody: Duration(5 * time.Second), FirstByte: Duration(5 * time.Second),
+		Idle: Duration(10 * time.Second), Write: Duration(10 * time.Second), Total: Duration(time.Minute),
+	}
+	if got.Limits != wantLimits || got.Timeouts != wantTimeouts {
+		t.Errorf("defaults are %+v and %+v", got.Limits, got.Timeouts)
+	}
+	if by, protocol := got.Models[0].Split.By, got.Units[0].Protocol; by != SplitBySubject || protocol != ProtocolAuto {
+		t.Errorf("the split is by %q, the protocol %q", by, protocol)
+	}
+	once := *got
+	got.SetDefaults()
+	if !reflect.DeepEqual(&once, got) {
+		t.Error("setting defaults twice changes something")
+	}
+}
+
+func TestUnknownFields(t *testing.T) {
+	text := least + "  retries: 3\nsurprise: {a: 1}\n"
+	_, err := Decode([]byte(text))
+	for _, path := range []string{"units[0].retries", "surprise"} {
+		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("unknown field %q", path)) {
+			t.Errorf("error %v does not name %s", err, path)
+		}
+	}
+	c, unknown, err := DecodeLenient([]byte(text))
+	if err != nil || c == nil || len(unknown) != 2 {
+		t.Errorf("lenient: config %v, unknown %v, error %v", c, unknown, err)
+	}
+	if _, _, err := DecodeLenient([]byte(strings.Replace(text, "weight: 1", "weight: -1", 1))); err == nil {
+		t.Error("lenient takes a config that is not valid")
+	}
+}
+
+// TestNames holds that names match by case: what one reader takes for a field
+// no other may take for none.
+func TestNamesMatchByCase(t *testing.T) {
+	if _, err := Decode([]byte(strings.Replace(least, "region: west", "Region: west", 1))); err == nil || !strings.Contains(err.Error(), `unknown field "Region"`) {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestNoConfig(t *testing.T) {
+	for name, tc := range map[string]struct{ text, want string }{
+		"empty":         {"", "it is empty, or no object"},
+		"only comments": {"# nothing\n", "it is empty, or no object"},
+		"null":          {"null", "it is empty, or no object"},
+		"text":          {"hello", "it is empty, or no object"},
+		"list":          {"- a", "it is empty, or no object"},
+		"no YAML":       {"a: [", "it is neither YAML nor JSON"},
+		"a tab":         {"\ta: 1", "it is neither YAML nor JSON"},
+		"binary":        {"\x00\x01", "it is neither YAML nor JSON"},
+		"a field twice": {least + "region: other\n", `the field "region" stands twice`},
+		"too large":     {strings.Repeat("#", MaxBytes) + "\n", fmt.Sprintf("it is %d bytes long; at most %d are allowed", MaxBytes+1, MaxBytes)},
+	} {
+		for mode, decode := range modes {
+			if err := decode([]byte(tc.text)); err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("%s, %s: error %v, want %q", name, mode, err, tc.want)
+			}
+		}
+	}
+	if _, err := Decode([]byte(least + strings.Repeat("#", MaxBytes-len(least)))); err != nil {
+		t.Errorf("a config of %d bytes: %v", MaxBytes, err)
+	}
+}
+
+var modes = map[string]func([]byte) error{
+	"strict":  func(data []byte) error { _, err := Decode(data); return err },
+	"lenient": func(data []byte) error { _, _, err := DecodeLenient(data); return err },
+}
+
+func TestHash(t *testing.T) {
+	// SHA-256 of "abc", from FIPS 180-2.
+	if got := Hash([]byte("abc")); got != "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad" {
+		t.Errorf("hash %s", got)
+	}
+}
+
+// FuzzDecode holds that what is accepted is valid and comes back the same.
+func FuzzDecode(f *testing.F) {
+	asJSON, err := json.Marshal(full())
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add([]byte(least))
+	f.Add(asJSON)
+	f.Add([]byte("a: &a [*a]"))
+	f.Add([]byte(strings.Replace(least, "weight: 1", "weight: 1e0", 1)))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		lenient, unknown, lenientErr := DecodeLenient(data)
+		c, err := Decode(data)
+		if (err == nil) != (lenientErr == nil && len(unknown) == 0) {
+			t.Fatalf("strict %v, lenient %v with unknown %v", err, lenientErr, errors.Join(unknown...))
+		}
+		if err != nil {
+			return
+		}
+		if err := c.check(); err != nil {
+			t.Fatalf("accepted, but: %v", err)
+		}
+		if !reflect.DeepEqual(c, lenient) {
+			t.Fatalf("strict %+v, lenient %+v", c, lenient)
+		}
+		again, err := json.Marshal(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, err := Decode(again)
+		if err != nil {
+			t.Fatalf("%s: %v", again, err)
+		}
+		if diff := cmp.Diff(normal(t, c), normal(t, back)); diff != "" {
+			t.Fatal(diff)
+		}
+	})
+}
+
+// normal is a config without the difference between no list and an empty one.
+func normal(t *testing.T, c *Config) map[string]any {
+	data, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out map[string]any
+	if err := json.Unmarshal(data, &out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}

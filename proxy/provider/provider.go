@@ -1,0 +1,90 @@
+// Package provider translates between the one form that the proxy works in,
+// OpenAI's completions, and what each kind of model server speaks. A dialect
+// only turns bytes into bytes: it does no I/O.
+package provider
+
+import (
+	"fmt"
+
+	"github.com/ghostline-dev/ghostline/proxy/config"
+)
+
+// Dialect is how one kind of model server is spoken to. Implementations are
+// stateless and safe for concurrent use.
+type Dialect interface {
+	// Request is what to send for r.
+	Request(r Request) (Outbound, error)
+	// Event reads the data of one event of a streamed answer.
+	Event(data []byte) (Event, error)
+	// Answer reads the body of a unary answer.
+	Answer(body []byte) (Event, error)
+	// Refusal reads the body of an answer whose status is an error.
+	Refusal(body []byte) Refusal
+}
+
+// Request is a completion to ask for.
+type Request struct {
+	// Body is a JSON object in OpenAI's form, as the client sent it.
+	Body []byte
+	// Model is the name that the provider knows.
+	Model  string
+	Stream bool
+	// Credential is the unit's key; empty is none.
+	Credential string
+}
+
+// Outbound is a request as the provider expects it.
+type Outbound struct {
+	Body []byte
+	// Headers are set beside those that every request has.
+	Headers []Header
+}
+
+// Header is one header field.
+type Header struct{ Name, Value string }
+
+// Event is one event of a streamed answer, or a whole unary answer, in OpenAI's
+// form.
+type Event struct {
+	// Data is the JSON object, on one line.
+	Data []byte
+	// Done is the provider's mark of the end; all else is unset then.
+	Done bool
+	// Choices is how many choices the event has; 0 is an event about the
+	// request, such as its usage.
+	Choices int
+	// Tokens is how many of the choices bring text.
+	Tokens int
+	// Seen and Finished have bit i set if the event has choice i, and ends it.
+	// Choices over 63 count as 63.
+	Seen, Finished uint64
+	// Usage is what the provider metered, if the event says so.
+	Usage *Usage
+}
+
+// Usage is what a completion cost, in the model's tokens.
+type Usage struct{ PromptTokens, CompletionTokens int64 }
+
+// Refusal is what may be told to a client of an error body: never free text,
+// which may repeat the prompt.
+type Refusal struct {
+	// Param is the request's field that the provider objects to, if it says.
+	Param string
+	// Code is the provider's word for the error, if it has one.
+	Code string
+}
+
+// Error is an error that the provider reported inside an answer.
+type Error struct{ Refusal }
+
+func (e *Error) Error() string {
+	return fmt.Sprintf("the provider reported an error (code %q, param %q)", e.Code, e.Param)
+}
+
+// For returns the dialect of a provider named in a valid config.
+func For(name string) (Dialect, error) {
+	if name == config.ProviderOpenAI {
+		return openAI{}, nil
+	}
+	return nil, fmt.Errorf("provider %q has no dialect", name)
+}

@@ -1,0 +1,181 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/ghostline-dev/ghostline/proxy/config"
+)
+
+// How long the pool waits after a dial that failed before the next one that it
+// can do without.
+const (
+	backoffFirst = time.Second
+	backoffMost  = 30 * time.Second
+)
+
+// backoff spaces the dials that nobody waits for: a unit that keeps some
+// connections and drops the others would be called with every request. The
+// zero value is that of a unit that is well.
+type backoff struct {
+	wait  time.Duration
+	until time.Time
+}
+
+// failed makes the wait longer, once for failures that come together.
+func (b *backoff) failed() {
+	if b.over() {
+		b.wait = min(max(backoffFirst, 2*b.wait), backoffMost)
+		b.until = time.Now().Add(b.wait)
+	}
+}
+
+func (b *backoff) over() bool { return !time.Now().Before(b.until) }
+
+func protocols(opts Options) *http.Protocols {
+	p := new(http.Protocols)
+	switch opts.Protocol {
+	case config.ProtocolHTTP2:
+		p.SetHTTP2(true)
+	case config.ProtocolH2C:
+		p.SetUnencryptedHTTP2(true)
+	case config.ProtocolHTTP1:
+		p.SetHTTP1(true)
+	default:
+		p.SetHTTP1(true)
+		p.SetHTTP2(opts.URL.Scheme == "https")
+	}
+	return p
+}
+
+func hostPort(u *url.URL) string {
+	port := u.Port()
+	switch {
+	case port != "":
+	case u.Scheme == "https":
+		port = "443"
+	default:
+		port = "80"
+	}
+	return net.JoinHostPort(u.Hostname(), port)
+}
+
+// SetConnectTimeout bounds the dials from now on.
+func (p *Pool) SetConnectTimeout(timeout time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.opts.ConnectTimeout = timeout
+}
+
+// dialMore opens a connection if the pool needs one more than it is opening.
+// alive says that it has one which serves, now or when a place becomes free:
+// without any, a dial cannot wait.
+func (p *Pool) dialMore(picked *conn, usable int, alive bool) {
+	wanted := 0
+	switch {
+	case picked == nil && p.parallel:
+		wanted = p.waiting + 1
+	case picked == nil:
+		wanted = 1
+	case p.parallel || p.closed:
+	case usable < minMultiplexed || picked.requests > softLimit:
+		wanted = 1
+	}
+	if !alive || p.backoff.over() {
+		p.dialUpTo(wanted)
+	}
+}
+
+// topUp opens a connection, before a request needs it, if fewer are open than
+// are kept.
+func (p *Pool) topUp() {
+	if !p.parallel && !p.closed && len(p.conns) < minMultiplexed && (len(p.conns) == 0 || p.backoff.over()) {
+		p.dialUpTo(1)
+	}
+}
+
+func (p *Pool) dialUpTo(wanted int) {
+	for p.dials < wanted && len(p.conns)+p.dials < maxConns {
+		p.dials++
+		ctx, within := p.dialing, p.opts.ConnectTimeout
+		p.background(func() { p.dial(ctx, within) })
+	}
+}
+
+// dial opens a connection. It is bound to no request, but ends with ctx.
+func (p *Pool) dial(ctx context.Context, within time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	opened, err := p.transport.NewClientConn(ctx, p.opts.URL.Scheme, p.address)
+	if err != nil && errors.Is(ctx.Err(), context.Canceled) {
+		err = context.Canceled
+	}
+	p.dialed(opened, err)
+	if err == nil {
+		// It reports at once what has changed already.
+		opened.SetStateHook(p.connChanged)
+	}
+}
+
+func (p *Pool) dialed(opened *http.ClientConn, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.dials--
+	switch {
+	case err == nil:
+		p.opened++
+		// What ALPN chose shows only in how much the connection takes.
+		p.parallel = opened.Available() <= 1 && p.opts.Protocol != config.ProtocolH2C && p.opts.Protocol != config.ProtocolHTTP2
+		p.conns = append(p.conns, &conn{ClientConn: opened, since: time.Now()})
+	case errors.Is(err, context.Canceled):
+		// By the pool, so it says nothing of the unit.
+	default:
+		p.failures++
+		p.lastErr = err
+		p.backoff.failed()
+	}
+	p.broadcast()
+	p.closeIdle()
+}
+
+// connChanged is told that a connection has a place free, or died.
+func (p *Pool) connChanged(changed *http.ClientConn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if changed.Err() != nil {
+		p.replace(changed)
+	}
+	p.broadcast()
+}
+
+// replace opens another connection for one that died. One that served nobody is
+// not replaced: a unit that hangs up at once would be called for ever.
+func (p *Pool) replace(dead *http.ClientConn) {
+	i := slices.IndexFunc(p.conns, func(c *conn) bool { return c.ClientConn == dead })
+	if i < 0 {
+		return
+	}
+	c := p.conns[i]
+	p.lost(c)
+	p.conns = slices.Delete(p.conns, i, i+1)
+	if c.used {
+		p.topUp()
+	}
+}
+
+// lost counts a connection that served nobody as a dial that failed, so that
+// those who wait for one do not call such a unit again and again.
+func (p *Pool) lost(c *conn) {
+	if !c.used {
+		p.failures++
+		p.lastErr = errHungUp
+	}
+	if !c.answered.Load() {
+		p.backoff.failed()
+	}
+}

@@ -1,0 +1,279 @@
+// Package upstream keeps the connections to units of model capacity. A unit has
+// a pool of its own, so that a sick unit cannot touch the connections of others.
+package upstream
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/net/http2"
+)
+
+const (
+	// softLimit is how many streams a connection carries before another one is
+	// opened: packet loss stalls all streams of a connection together.
+	softLimit = 64
+	// minMultiplexed is how many HTTP/2 connections are kept, so that the loss
+	// of one costs no request a dial.
+	minMultiplexed = 2
+	maxConns       = 512
+	// maxStale is how often a request is sent again because its connection
+	// turned out to be going away.
+	maxStale = 4
+
+	pingAfter   = 10 * time.Second
+	pingTimeout = 5 * time.Second
+	keepAlive   = 15 * time.Second
+)
+
+// Options say where a unit is and how to reach it.
+type Options struct {
+	URL *url.URL
+	// Protocol is one of config's Protocol constants.
+	Protocol string
+	// TLS is used for https URLs; nil is the system's roots.
+	TLS *tls.Config
+	// ConnectTimeout bounds a dial, TLS included.
+	ConnectTimeout time.Duration
+}
+
+// Pool is the connections to one unit.
+//
+// net/http's own pool fills one connection before it uses the next, and has all
+// requests wait for one dial. This one spreads streams over the connections,
+// opens the next before it is needed, and keeps a request's dial alive when
+// that request is cancelled, since the next keystroke will want it.
+type Pool struct {
+	opts      Options
+	transport *http.Transport
+	address   string
+
+	// mu is held while connections are looked at, so nothing that holds it may
+	// make one run its state hook: no Reserve, RoundTrip or Close.
+	mu       sync.Mutex
+	conns    []*conn
+	waiting  int  // requests without a connection
+	dials    int  // running
+	parallel bool // one request a connection: every waiting request needs a dial
+	failures int  // dials that failed, ever
+	lastErr  error
+	backoff  backoff
+	opened   int
+	closed   bool
+	changed  chan struct{} // closed when any of the above changed
+
+	dialing   context.Context // of the running dials
+	stopDials context.CancelFunc
+	trimmer   *time.Timer // of trim, if it is to come
+	running   int         // goroutines of the pool
+	ended     *sync.Cond  // running became 0
+}
+
+// DialError is a unit that could not be connected to: it did no work.
+type DialError struct{ Err error }
+
+func (e *DialError) Error() string { return "connecting: " + e.Err.Error() }
+func (e *DialError) Unwrap() error { return e.Err }
+
+var errHungUp = errors.New("the unit closed the connection before it was used")
+
+// New makes a pool; it connects when the first request comes.
+func New(opts Options) (*Pool, error) {
+	transport := &http.Transport{
+		DialContext: (&net.Dialer{
+			KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: keepAlive, Interval: keepAlive, Count: 3},
+		}).DialContext,
+		TLSClientConfig: opts.TLS.Clone(),
+		// An answer is wanted as it is: compression would hold events back.
+		DisableCompression: true,
+		Protocols:          protocols(opts),
+		HTTP2:              &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
+	}
+	// The HTTP/2 engine comes from x/net rather than from the toolchain's copy,
+	// so that its security fixes arrive with a dependency update.
+	//lint:ignore SA1019 deprecated only from Go 1.27, where net/http follows x/net
+	if _, err := http2.ConfigureTransports(transport); err != nil {
+		return nil, fmt.Errorf("HTTP/2: %w", err)
+	}
+	p := &Pool{
+		opts:      opts,
+		transport: transport,
+		address:   hostPort(opts.URL),
+		parallel:  !transport.Protocols.HTTP2() && !transport.Protocols.UnencryptedHTTP2(),
+		changed:   make(chan struct{}),
+	}
+	p.ended = sync.NewCond(&p.mu)
+	p.dialing, p.stopDials = context.WithCancel(context.Background())
+	return p, nil
+}
+
+// RoundTrip sends req on one of the connections. A request whose connection
+// turns out to be going away is sent on another, and one that the unit refused
+// to look at is sent once more; that takes a req.GetBody. The error of a dial
+// is a [*DialError]. placed is called with true when the request has a place on
+// a connection, which it keeps until the response's body is closed, and with
+// false when it has lost that place and waits for another.
+func (p *Pool) RoundTrip(req *http.Request, placed func(bool)) (*http.Response, error) {
+	for tries := 0; ; tries++ {
+		resp, stale, err := p.send(req, placed)
+		again := tries < maxStale && stale || tries == 0 && refused(err)
+		if err == nil || !again || req.GetBody == nil {
+			return resp, err
+		}
+		body, err := req.GetBody()
+		if err != nil {
+			return nil, err
+		}
+		req = req.WithContext(req.Context()) // a copy: the caller's stays as it is
+		req.Body = body
+		placed(false)
+	}
+}
+
+// refused is true for what another connection to the unit may take. A failed
+// dial is none: it was for all who wait, and they are not to dial at once again.
+func refused(err error) bool {
+	_, dial := errors.AsType[*DialError](err)
+	return !dial && NotProcessed(err)
+}
+
+// send sends req on a connection. An error is stale if the connection, which
+// was good before, was going away: that says nothing of the unit. A GOAWAY to
+// the first request of a connection does: the next one would get it too.
+func (p *Pool) send(req *http.Request, placed func(bool)) (resp *http.Response, stale bool, err error) {
+	c, err := p.acquire(req.Context())
+	if err != nil {
+		return nil, false, err
+	}
+	placed(true)
+	resp, err = c.RoundTrip(req)
+	if err != nil {
+		p.release(c)
+		return nil, notSent(err) || wentAway(err) && c.answered.Load(), err
+	}
+	if !c.answered.Swap(true) {
+		p.isWell()
+	}
+	resp.Body = &body{ReadCloser: resp.Body, pool: p, conn: c}
+	return resp, false, nil
+}
+
+// acquire takes a place on a connection, waiting for one to open if need be, or
+// for a place to become free. A request that is cancelled already gets none.
+func (p *Pool) acquire(ctx context.Context) (*conn, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	failures := p.failures
+	for ctx.Err() == nil {
+		picked, usable := p.pick()
+		alive := picked != nil || slices.ContainsFunc(p.conns, (*conn).full)
+		if !alive && p.failures != failures {
+			p.closeIdle()
+			return nil, &DialError{p.lastErr}
+		}
+		p.dialMore(picked, usable, alive)
+		if picked != nil {
+			return picked, nil
+		}
+		if alive {
+			failures = p.failures // it waits for a place, not for a dial
+		}
+		p.wait(ctx)
+	}
+	p.closeIdle()
+	return nil, ctx.Err()
+}
+
+// pick takes a place on the least loaded connection, if one has a place, and
+// says how many had. It drops connections that are of no more use.
+func (p *Pool) pick() (picked *conn, usable int) {
+	p.conns = slices.DeleteFunc(p.conns, func(c *conn) bool {
+		room, gone := c.room()
+		if gone {
+			p.lost(c)
+			p.close(c)
+			return true
+		}
+		if room > 0 {
+			usable++
+			if picked == nil || c.requests < picked.requests {
+				picked = c
+			}
+		}
+		return false
+	})
+	if picked != nil {
+		picked.requests++
+		picked.used = true
+	}
+	return picked, usable
+}
+
+// wait lets others change the pool, until something did or ctx is done.
+func (p *Pool) wait(ctx context.Context) {
+	changed := p.changed
+	p.waiting++
+	p.mu.Unlock()
+	select {
+	case <-changed:
+	case <-ctx.Done():
+	}
+	p.mu.Lock()
+	p.waiting--
+}
+
+// isWell is told of the first answer on a connection.
+func (p *Pool) isWell() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.backoff = backoff{}
+	p.topUp()
+}
+
+// release gives back a place that acquire took.
+func (p *Pool) release(c *conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c.requests--
+	c.since = time.Now()
+	p.broadcast()
+	p.closeIdle()
+	p.trimLater()
+}
+
+// broadcast wakes those who wait.
+func (p *Pool) broadcast() {
+	if p.waiting > 0 {
+		close(p.changed)
+		p.changed = make(chan struct{})
+	}
+}
+
+// Stats are a pool's counts at one moment.
+type Stats struct {
+	Open     int // connections open now
+	Opened   int // connections opened, ever
+	InFlight int // requests that have a place on an open connection
+}
+
+// Stats returns the pool's counts.
+func (p *Pool) Stats() Stats {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := Stats{Opened: p.opened}
+	for _, c := range p.conns {
+		if c.Err() == nil {
+			s.Open++
+			s.InFlight += c.requests
+		}
+	}
+	return s
+}

@@ -1,0 +1,49 @@
+// Command proxy serves completions between editors and units of model capacity.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"os"
+	"runtime/debug"
+	"time"
+
+	"github.com/ghostline-dev/ghostline/internal/service"
+	"github.com/ghostline-dev/ghostline/proxy"
+)
+
+func main() { command().Main() }
+
+func command() service.Command {
+	var opts proxy.Options
+	return service.Command{
+		Name: "proxy",
+		Flags: func(set *flag.FlagSet) {
+			set.StringVar(&opts.ConfigFile, "config", "", "`FILE` with the config (YAML or JSON); it is read again when it changes")
+			set.StringVar(&opts.CredentialsDir, "credentials", "", "`DIR` with the units' credentials, a file each")
+			set.DurationVar(&opts.DrainDelay, "drain-delay", 4*time.Second,
+				"`TIME` between saying that it drains and taking no more connections, for load balancers to notice")
+		},
+		Check: func() error {
+			if opts.ConfigFile == "" {
+				return errors.New("-config is missing; name the proxy's config file")
+			}
+			return nil
+		},
+		Run: func(ctx context.Context, env service.Env) error {
+			collectLess()
+			opts.Listeners, opts.Log, opts.Metrics = env.Listeners, env.Log, env.Metrics
+			return proxy.Run(ctx, opts)
+		},
+	}
+}
+
+// collectLess has the garbage collector run a third as often, unless GOGC says
+// something else: the proxy's heap is some ten MiB of which requests make new
+// ones fast, and memory is what it needs least.
+func collectLess() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(300)
+	}
+}

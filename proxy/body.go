@@ -1,0 +1,90 @@
+package proxy
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"sync"
+	"time"
+)
+
+// firstBuffer is what is set aside for a body before any of it has come: what a
+// client promises in Content-Length costs nothing until it keeps the promise.
+const firstBuffer = 64 << 10
+
+// readBody reads the body, bounded in size and in time.
+func (p *proxy) readBody(x *exchange) error {
+	most := x.snapshot.config.Limits.MaxBodyBytes
+	if x.length > most {
+		return bodyTooLarge(most)
+	}
+	within := time.Duration(x.snapshot.config.Timeouts.ReadBody)
+	deadline := startReadDeadline(x.source, within)
+	defer deadline.stop()
+
+	var buf bytes.Buffer
+	buf.Grow(int(min(max(x.length, 0), firstBuffer)) + bytes.MinRead)
+	_, err := buf.ReadFrom(io.LimitReader(x.source, most+1))
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return bodyTooSlow(within)
+	case err != nil:
+		return bodyBroken(err)
+	case int64(buf.Len()) > most:
+		return bodyTooLarge(most)
+	case x.length >= 0 && int64(buf.Len()) != x.length:
+		return badRequest("the request's body has %d bytes, but Content-Length says %d", buf.Len(), x.length)
+	}
+	x.body, x.received = buf.Bytes(), time.Now()
+	return nil
+}
+
+// connectionGone is what the HTTP/2 engine's reads end with when the client's
+// connection closes, a moment before it cancels the request's context. It does
+// not export the error; the test provokes it.
+const connectionGone = "client disconnected"
+
+// bodyBroken is a body that ends before its end, because its client went away,
+// or that is framed wrongly.
+func bodyBroken(cause error) *clientError {
+	e := badRequest("the request's body broke off or is framed wrongly")
+	e.cause = cause
+	if errors.Is(cause, io.ErrUnexpectedEOF) || cause.Error() == connectionGone {
+		e.outcome = outcomeCancelled
+	}
+	return e
+}
+
+// readDeadline bounds a read that has usually all it needs at hand. Setting the
+// deadline on the connection costs more than the read, so it is only set when
+// time is up.
+type readDeadline struct {
+	mu      sync.Mutex
+	timer   *time.Timer
+	stopped bool
+	source  bodySource
+}
+
+func startReadDeadline(source bodySource, within time.Duration) *readDeadline {
+	d := &readDeadline{source: source}
+	d.timer = time.AfterFunc(within, d.expire)
+	return d
+}
+
+func (d *readDeadline) expire() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.stopped {
+		// An error means that the connection is gone, which ends the read too.
+		_ = d.source.SetReadDeadline(time.Unix(1, 0))
+	}
+}
+
+// stop returns once the deadline can no longer touch the source.
+func (d *readDeadline) stop() {
+	d.timer.Stop()
+	d.mu.Lock()
+	d.stopped = true
+	d.mu.Unlock()
+}

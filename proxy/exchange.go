@@ -1,0 +1,87 @@
+package proxy
+
+import (
+	"io"
+	"net/textproto"
+	"time"
+
+	"github.com/ghostline-dev/ghostline/internal/token"
+	"github.com/ghostline-dev/ghostline/proxy/provider"
+)
+
+// exchange is one completion request on its way through the stages, with what
+// each stage found out. It belongs to the goroutine that serves the request.
+type exchange struct {
+	// What the client sent; set by the server.
+	header textproto.MIMEHeader
+	source bodySource
+	length int64  // of the body; -1 if the client did not say
+	form   form   // the API form of the path
+	engine string // the model that the path names, if it does
+
+	start    time.Time
+	snapshot *snapshot
+	id       string        // admit
+	claims   *token.Claims // authenticate
+	client   clientInfo    // identifyClient
+	subject  *subjectState // limit
+	body     []byte        // readBody
+	received time.Time     // readBody: when the whole body had come
+	ask      ask           // match
+	model    *model        // match
+	variant  *variant      // pickVariant
+
+	// The tries; see try.go.
+	tried    []*unit
+	unit     *unit // whose capacity the request holds
+	served   *unit // the last unit that was tried
+	outbound provider.Outbound
+
+	// For record.
+	phase     phase
+	asked     time.Time // when the last try began
+	firstByte time.Time
+	tokens    int64 // events with text that went out
+	usage     *provider.Usage
+}
+
+// bodySource is a request's body, whose arrival can be bounded in time.
+type bodySource interface {
+	io.Reader
+	SetReadDeadline(time.Time) error
+}
+
+// phase is how far a request has come; cancels are counted by it.
+type phase string
+
+const (
+	phaseReceive phase = "receive" // no unit is involved yet
+	phaseQueue   phase = "queue"   // no connection to the unit yet
+	phaseWait    phase = "wait"    // sent, no byte of the answer yet
+	phaseStream  phase = "stream"  // the answer is going out
+)
+
+var phases = []phase{phaseReceive, phaseQueue, phaseWait, phaseStream}
+
+// placed notes whether the request has a place on a connection to its unit.
+func (x *exchange) placed(has bool) {
+	x.phase = phaseQueue
+	if has {
+		x.phase = phaseWait
+	}
+}
+
+// outcome is what became of a request. Every request has exactly one.
+type outcome string
+
+const (
+	outcomeOK            outcome = "ok"
+	outcomeCancelled     outcome = "cancelled" // by the client: never an error
+	outcomeDenied        outcome = "denied"
+	outcomeLimited       outcome = "limited"
+	outcomeBadRequest    outcome = "bad_request"
+	outcomeNoCapacity    outcome = "no_capacity"
+	outcomeUpstreamError outcome = "upstream_error"
+	outcomeTimeout       outcome = "timeout"
+	outcomeInternal      outcome = "internal"
+)

@@ -1,0 +1,69 @@
+package proxy
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/ghostline-dev/ghostline/proxy/config"
+	lru "github.com/hashicorp/golang-lru/v2"
+	"golang.org/x/time/rate"
+)
+
+// maxSubjects bounds how many subjects are remembered. One that is forgotten
+// comes back with a full bucket.
+const maxSubjects = 100_000
+
+// subjectState is what a subject is doing on this proxy.
+type subjectState struct {
+	limits   config.SubjectLimits
+	bucket   *rate.Limiter
+	inFlight atomic.Int64
+}
+
+type subjects struct {
+	states *lru.Cache[string, *subjectState]
+}
+
+func newSubjects() *subjects {
+	states, err := lru.New[string, *subjectState](maxSubjects)
+	if err != nil {
+		panic(err) // only for a size below 1
+	}
+	return &subjects{states: states}
+}
+
+// get returns a subject's state, a fresh one if the limits have changed since.
+func (s *subjects) get(subject string, limits config.SubjectLimits) *subjectState {
+	if state, ok := s.states.Get(subject); ok && state.limits == limits {
+		return state
+	}
+	fresh := &subjectState{limits: limits, bucket: rate.NewLimiter(rate.Limit(limits.RequestsPerSecond), limits.Burst)}
+	if earlier, ok, _ := s.states.PeekOrAdd(subject, fresh); ok && earlier.limits == limits {
+		return earlier
+	} else if ok {
+		s.states.Add(subject, fresh)
+	}
+	return fresh
+}
+
+// limit takes a token from the subject's bucket. Requests that end up cancelled
+// draw on it too: they are how the bucket, and not the connection, bounds a
+// client that only resets.
+func (p *proxy) limit(x *exchange) error {
+	limits := x.snapshot.config.Limits.PerSubject
+	state := p.subjects.get(x.claims.Subject, limits)
+	reservation := state.bucket.ReserveN(x.start, 1)
+	if delay := reservation.DelayFrom(x.start); delay > 0 {
+		reservation.CancelAt(x.start)
+		return limited("too_many_requests",
+			fmt.Sprintf("this user sends more than %g requests a second, the limit of this service", limits.RequestsPerSecond), delay)
+	}
+	if state.inFlight.Add(1) > int64(limits.InFlight) {
+		state.inFlight.Add(-1)
+		return limited("too_many_requests_in_flight",
+			fmt.Sprintf("this user has %d requests running already, the limit of this service; cancel some", limits.InFlight), time.Second)
+	}
+	x.subject = state
+	return nil
+}

@@ -1,0 +1,241 @@
+package proxy
+
+import (
+	"errors"
+	"time"
+
+	"github.com/ghostline-dev/ghostline/proxy/auth"
+	"github.com/ghostline-dev/ghostline/proxy/config"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics are the proxy's own. Every label's values are a closed set: they come
+// from the config or are listed here, never from a request.
+type metrics struct {
+	requests          *prometheus.CounterVec   // model, variant, region, unit, outcome
+	duration          *prometheus.HistogramVec // model, variant
+	firstByte         *prometheus.HistogramVec // model, variant, unit
+	upstreamFirstByte *prometheus.HistogramVec // model, variant, unit
+	cancelled         *prometheus.CounterVec   // phase
+	cancelledAfter    *prometheus.HistogramVec // phase
+	tokens            *prometheus.CounterVec   // kind
+	attempts          *prometheus.CounterVec   // unit, result
+	auth              *prometheus.CounterVec   // result
+	tokenCache        *prometheus.CounterVec   // result
+	connectionsOpened prometheus.Counter
+	reloaded          prometheus.Gauge
+	unknownFields     prometheus.Gauge
+	configInfo        *prometheus.GaugeVec // hash
+}
+
+func newMetrics(registry *prometheus.Registry) (*metrics, error) {
+	m := &metrics{
+		requests: counters("ghostline_requests_total", "Completion requests by what became of them.",
+			"model", "variant", "region", "unit", "outcome"),
+		duration: histograms("ghostline_request_duration_seconds",
+			"From a request's arrival to its outcome, cancelled ones left out.", "model", "variant"),
+		firstByte: histograms("ghostline_first_byte_seconds",
+			"From a request's arrival to the first byte of its answer: what users feel.", "model", "variant", "unit"),
+		upstreamFirstByte: histograms("ghostline_upstream_first_byte_seconds",
+			"From asking the unit to the first byte of its answer.", "model", "variant", "unit"),
+		cancelled: counters("ghostline_cancelled_total", "Requests that the client cancelled, by how far they had come.", "phase"),
+		cancelledAfter: histograms("ghostline_cancelled_after_seconds",
+			"How long a cancelled request lived, by how far it had come.", "phase"),
+		tokens: counters("ghostline_tokens_total", "Tokens as the provider metered them (prompt, completion), "+
+			"and events of streams that ended before the provider said what they cost (unmetered).", "kind"),
+		attempts: counters("ghostline_unit_attempts_total", "Requests sent to units by their result.", "unit", "result"),
+		auth:     counters("ghostline_auth_total", "Requests by the result of checking their token.", "result"),
+		tokenCache: counters("ghostline_token_cache_total",
+			"Good tokens by whether they were remembered (hit) or verified (miss).", "result"),
+		connectionsOpened: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "ghostline_client_connections_opened_total", Help: "Connections that clients opened."}),
+		reloaded: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "ghostline_config_last_reload_successful", Help: "1 if the newest config is in use, 0 if it was refused or waits for its keys."}),
+		unknownFields: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "ghostline_config_unknown_fields", Help: "Fields of the config in use that this proxy does not know and ignores."}),
+		configInfo: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "ghostline_config_info", Help: "1 for the config in use."}, []string{"hash"}),
+	}
+	for _, p := range phases {
+		m.cancelled.WithLabelValues(string(p))
+	}
+	return m, register(registry, m.requests, m.duration, m.firstByte, m.upstreamFirstByte, m.cancelled, m.cancelledAfter, m.tokens,
+		m.attempts, m.auth, m.tokenCache, m.connectionsOpened, m.reloaded, m.unknownFields, m.configInfo)
+}
+
+func register(registry *prometheus.Registry, collectors ...prometheus.Collector) error {
+	var errs []error
+	for _, c := range collectors {
+		errs = append(errs, registry.Register(c))
+	}
+	return errors.Join(errs...)
+}
+
+func counters(name, help string, labels ...string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+}
+
+// histograms have classic buckets from 1 ms to 10 s, and native ones for those
+// who scrape them.
+func histograms(name, help string, labels ...string) *prometheus.HistogramVec {
+	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: name, Help: help,
+		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .075, .1, .15, .2, .3, .5, .75, 1, 2.5, 5, 10},
+
+		NativeHistogramBucketFactor:     1.1,
+		NativeHistogramMaxBucketNumber:  100,
+		NativeHistogramMinResetDuration: time.Hour,
+	}, labels)
+}
+
+// watch adds the metrics that are read when scraped.
+func (p *proxy) watch(registry *prometheus.Registry) error {
+	return register(registry,
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ghostline_inflight", Help: "Requests in the proxy now."},
+			func() float64 { return float64(p.inFlight.Load()) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ghostline_client_connections", Help: "Connections of clients open now."},
+			func() float64 { return float64(p.connections.Load()) }),
+		upstreamConnections{p},
+	)
+}
+
+// upstreamConnections reads the pools.
+type upstreamConnections struct{ p *proxy }
+
+var (
+	openDesc = prometheus.NewDesc("ghostline_upstream_connections", "Connections to units, by state.", []string{"unit", "state"}, nil)
+
+	openedDesc = prometheus.NewDesc("ghostline_upstream_connections_opened_total", "Connections that were opened to units.", []string{"unit"}, nil)
+)
+
+func (c upstreamConnections) Describe(ch chan<- *prometheus.Desc) {
+	ch <- openDesc
+	ch <- openedDesc
+}
+
+func (c upstreamConnections) Collect(ch chan<- prometheus.Metric) {
+	for _, u := range c.p.loader.current.Load().units {
+		if u.endpoint == nil {
+			continue
+		}
+		stats := u.endpoint.pool.Stats()
+		ch <- prometheus.MustNewConstMetric(openDesc, prometheus.GaugeValue, float64(stats.Open), u.Name, "open")
+		ch <- prometheus.MustNewConstMetric(openedDesc, prometheus.CounterValue, float64(stats.Opened), u.Name)
+	}
+}
+
+// unitMetrics are a unit's, found once.
+type unitMetrics struct {
+	firstByte, upstreamFirstByte prometheus.Observer
+	attempts                     map[string]prometheus.Counter
+}
+
+// The results of an attempt.
+const (
+	attemptOK            = "ok"
+	attemptCancelled     = "cancelled"
+	attemptRefused       = "refused"       // 429, 503, or a stream refused: it did no work
+	attemptUnreachable   = "unreachable"   // no connection
+	attemptMisconfigured = "misconfigured" // 401, 403 or 404: its url or credential is wrong
+	attemptInvalid       = "invalid"       // it found fault with the request
+	attemptTimeout       = "timeout"       // before or after the first byte
+	attemptError         = "error"         // before the first byte
+	attemptBroken        = "broken"        // after the first byte
+)
+
+func (m *metrics) unit(u config.Unit, model, variant string) unitMetrics {
+	out := unitMetrics{
+		firstByte:         m.firstByte.WithLabelValues(model, variant, u.Name),
+		upstreamFirstByte: m.upstreamFirstByte.WithLabelValues(model, variant, u.Name),
+		attempts:          map[string]prometheus.Counter{},
+	}
+	for _, result := range attemptResults {
+		out.attempts[result] = m.attempts.WithLabelValues(u.Name, result)
+	}
+	return out
+}
+
+var attemptResults = []string{attemptOK, attemptCancelled, attemptRefused, attemptUnreachable, attemptMisconfigured,
+	attemptInvalid, attemptTimeout, attemptError, attemptBroken}
+
+// resultOf is how an attempt that ended with err is counted.
+func resultOf(err error) string {
+	if err == nil {
+		return attemptOK
+	}
+	e := asClientError(err)
+	switch {
+	case e == nil:
+		return attemptCancelled
+	case e.attempt != "":
+		return e.attempt
+	case e.outcome == outcomeTimeout:
+		return attemptTimeout
+	}
+	return attemptError
+}
+
+// record counts a finished request.
+func (m *metrics) record(x *exchange, result outcome, now time.Time) {
+	model, variant := x.modelName(), x.variantName()
+	m.requests.WithLabelValues(model, variant, x.snapshot.config.Region, x.unitName(), string(result)).Inc()
+	lived := now.Sub(x.start).Seconds()
+	if result == outcomeCancelled {
+		m.cancelled.WithLabelValues(string(x.phase)).Inc()
+		m.cancelledAfter.WithLabelValues(string(x.phase)).Observe(lived)
+	} else {
+		m.duration.WithLabelValues(model, variant).Observe(lived)
+	}
+	if !x.firstByte.IsZero() {
+		x.served.metrics.firstByte.Observe(x.firstByte.Sub(x.start).Seconds())
+		x.served.metrics.upstreamFirstByte.Observe(x.firstByte.Sub(x.asked).Seconds())
+	}
+	switch {
+	case x.usage != nil:
+		m.tokens.WithLabelValues("prompt").Add(float64(x.usage.PromptTokens))
+		m.tokens.WithLabelValues("completion").Add(float64(x.usage.CompletionTokens))
+	case x.tokens > 0:
+		m.tokens.WithLabelValues("unmetered").Add(float64(x.tokens))
+	}
+}
+
+// authenticated counts the result of checking a request's token.
+func (m *metrics) authenticated(cached bool, err error) {
+	result := "invalid"
+	switch {
+	case err == nil:
+		result = "ok"
+		cache := "miss"
+		if cached {
+			cache = "hit"
+		}
+		m.tokenCache.WithLabelValues(cache).Inc()
+	case errors.Is(err, auth.ErrExpired):
+		result = "expired"
+	case errors.Is(err, auth.ErrNoToken):
+		result = "missing"
+	}
+	m.auth.WithLabelValues(result).Inc()
+}
+
+func (m *metrics) reload(ok bool) {
+	if ok {
+		m.reloaded.Set(1)
+		return
+	}
+	m.reloaded.Set(0)
+}
+
+// loaded names the config in use, and forgets units that are gone: an operator
+// that makes units up as it goes must not fill the memory with their series.
+func (m *metrics) loaded(next *snapshot, gone []string) {
+	m.configInfo.Reset()
+	m.configInfo.WithLabelValues(next.hash).Set(1)
+	for _, unit := range gone {
+		label := prometheus.Labels{"unit": unit}
+		m.requests.DeletePartialMatch(label)
+		m.firstByte.DeletePartialMatch(label)
+		m.upstreamFirstByte.DeletePartialMatch(label)
+		m.attempts.DeletePartialMatch(label)
+	}
+}

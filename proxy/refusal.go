@@ -1,0 +1,80 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/textproto"
+	"strconv"
+	"time"
+
+	"github.com/ghostline-dev/ghostline/proxy/provider"
+	"github.com/ghostline-dev/ghostline/proxy/upstream"
+)
+
+// refusal is what a unit's status other than 200 means.
+func refusal(u *unit, status int, header textproto.MIMEHeader, body []byte) error {
+	cause := fmt.Errorf("unit %s answered with status %d", u.Name, status)
+	switch status {
+	case 400, 422:
+		return refusedByModel(u.dialect.Refusal(body), cause)
+	case 401, 403, 404:
+		return unitMisconfigured(fmt.Errorf("%w: its url or credential is wrong", cause))
+	case 429, 503:
+		return unitRefused(cause, retryAfter(header, time.Now()))
+	}
+	return upstreamFailed(cause)
+}
+
+// refusedByModel is a 400 in our words: the provider's may repeat the prompt.
+func refusedByModel(r provider.Refusal, cause error) *clientError {
+	e := badRequest("the model refused this request as invalid")
+	if r.Param != "" {
+		e.message += fmt.Sprintf("; the field at fault is %q", r.Param)
+	}
+	if r.Code != "" {
+		e.code = r.Code
+	}
+	e.cause, e.attempt = cause, attemptInvalid
+	return e
+}
+
+// retryAfter reads when a unit wants to be asked again; 0 if it does not say.
+// Azure says it in milliseconds too, which is more exact.
+func retryAfter(header textproto.MIMEHeader, now time.Time) time.Duration {
+	const most = time.Minute
+	// Bounded before they become durations, which would overflow.
+	if ms, err := strconv.ParseFloat(header.Get("Retry-After-Ms"), 64); err == nil && ms > 0 {
+		return time.Duration(min(ms, float64(most.Milliseconds())) * float64(time.Millisecond))
+	}
+	text := header.Get("Retry-After")
+	if s, err := strconv.Atoi(text); err == nil && s > 0 {
+		return time.Duration(min(s, int(most.Seconds()))) * time.Second
+	}
+	if at, err := time.Parse(time.RFC1123, text); err == nil { // RFC 9110 section 5.6.7
+		return min(max(0, at.Sub(now)), most)
+	}
+	return 0
+}
+
+// failure is what an error before the first byte means for the client.
+func (a *answer) failure(err error) error {
+	if e, ok := errors.AsType[*clientError](err); ok {
+		return e
+	}
+	switch cause := context.Cause(a.ctx); {
+	case errors.Is(cause, errTooLate):
+		return tooLate(fmt.Errorf("unit %s: %w", a.x.unit.Name, errTooLate))
+	case cause != nil:
+		return errCancelled
+	}
+	err = fmt.Errorf("unit %s: %w", a.x.unit.Name, err)
+	if !upstream.NotProcessed(err) {
+		return upstreamFailed(err)
+	}
+	e := unitRefused(err, 0)
+	if _, ok := errors.AsType[*upstream.DialError](err); ok {
+		e.attempt = attemptUnreachable
+	}
+	return e
+}

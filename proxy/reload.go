@@ -1,0 +1,346 @@
+package proxy
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ghostline-dev/ghostline/internal/token"
+	"github.com/ghostline-dev/ghostline/proxy/auth"
+	"github.com/ghostline-dev/ghostline/proxy/config"
+)
+
+// maxFile bounds every file that the config names.
+const maxFile = 4 << 20
+
+// loader makes snapshots of the config and of all that it names: key set,
+// denied subjects, credentials, CA certificates. Whatever is wrong with a new
+// one, the last good one stays.
+type loader struct {
+	file        string // the config
+	credentials string // the directory
+	log         *slog.Logger
+	metrics     *metrics
+	current     atomic.Pointer[snapshot]
+
+	mu        sync.Mutex // over everything below; held while loading
+	digest    [sha256.Size]byte
+	endpoints map[string]*endpoint
+	fetches   map[fetch]*fetchedKeys
+	asked     map[fetch]bool // by the load that runs
+	waiting   string         // hash of the config that waits for its keys
+	wg        sync.WaitGroup
+}
+
+// fetch is where a key set is fetched from, and whom to trust there.
+type fetch struct {
+	config.KeySet
+	roots string // hash of the CA file
+}
+
+// fetchedKeys is a key set that is fetched in the background.
+type fetchedKeys struct {
+	data []byte // the last good one; nil before the first
+	stop context.CancelFunc
+}
+
+// load reads everything again and swaps the snapshot if anything changed. With
+// an error, the current config stays, but not what it names: a withdrawn key or
+// a denied subject must not wait until somebody mends the new config. ctx bounds
+// the background fetch of keys, if a config asks for one.
+func (l *loader) load(ctx context.Context) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	clear(l.asked)
+	taken := false
+	data, err := readBounded(l.file)
+	if err == nil {
+		taken, err = l.take(ctx, data)
+	}
+	l.metrics.reload(taken)
+	if current := l.current.Load(); !taken && current != nil {
+		// An error is about a file that the newest config may not even name, so
+		// only that config's is told.
+		_, _ = l.take(ctx, current.source)
+	}
+	l.keepFetching()
+	if err != nil {
+		return fmt.Errorf("config %s: %w", l.file, err)
+	}
+	return nil
+}
+
+// take makes an encoded config the current one. It does not if the config must
+// wait for the keys of a new key set.
+func (l *loader) take(ctx context.Context, data []byte) (taken bool, err error) {
+	in := &inputs{dir: filepath.Dir(l.file), digest: sha256.New()}
+	in.add(l.file, data)
+	cfg, unknown, err := config.DecodeLenient(data)
+	if err != nil {
+		return false, err
+	}
+	next := &snapshot{config: cfg, source: data, hash: config.Hash(data), loaded: time.Now()}
+	keys, err := l.readKeys(ctx, cfg.Tokens.KeySet, in)
+	if err != nil {
+		return false, fmt.Errorf("tokens.keySet: %w", err)
+	}
+	if next.denied, err = readDenied(cfg.Tokens.DeniedSubjects, in); err != nil {
+		return false, fmt.Errorf("tokens.deniedSubjects: %w", err)
+	}
+	if err := l.authenticator(next, keys); err != nil {
+		return false, fmt.Errorf("tokens.keySet: %w", err)
+	}
+	if current := l.current.Load(); next.auth == nil && current != nil && current.auth != nil {
+		l.reportWaiting(next.hash)
+		return false, nil
+	}
+	l.addUnits(next, in)
+	next.link()
+	l.reportUnknown(next, unknown)
+	l.swap(next, in)
+	return true, nil
+}
+
+// reportWaiting says once that a config waits.
+func (l *loader) reportWaiting(hash string) {
+	if l.waiting != hash {
+		l.waiting = hash
+		l.log.Info("the new config names another key set; it takes over once that is fetched", "hash", hash)
+	}
+}
+
+func (l *loader) reportUnknown(next *snapshot, unknown []error) {
+	l.metrics.unknownFields.Set(float64(len(unknown)))
+	if current := l.current.Load(); len(unknown) > 0 && (current == nil || current.hash != next.hash) {
+		l.log.Warn("the config has fields that this proxy does not know; they are ignored", "fields", errors.Join(unknown...).Error())
+	}
+}
+
+// authenticator gives next the current authenticator, with what it remembers,
+// if nothing about the tokens changed.
+func (l *loader) authenticator(next *snapshot, keys []byte) error {
+	if keys == nil {
+		return nil
+	}
+	set, err := token.ParseKeySet(keys)
+	if err != nil {
+		return err
+	}
+	next.keys, next.keyIDs = keys, set.IDs()
+	tokens := next.config.Tokens
+	if now := l.current.Load(); now != nil && now.auth != nil && bytes.Equal(now.keys, keys) &&
+		now.config.Tokens.Issuer == tokens.Issuer && now.config.Tokens.Audience == tokens.Audience {
+		next.auth = now.auth
+		return nil
+	}
+	next.auth = auth.New(token.Verifier{Issuer: tokens.Issuer, Audience: tokens.Audience}, set)
+	return nil
+}
+
+// swap makes next the current snapshot, if anything in it is new, and lets go of
+// what only the old one used.
+func (l *loader) swap(next *snapshot, in *inputs) {
+	digest := in.sum()
+	if digest == l.digest && l.current.Load() != nil {
+		return
+	}
+	l.digest, l.waiting = digest, ""
+	last := l.current.Swap(next)
+	l.metrics.loaded(next, l.letGo(last, next))
+	l.log.Info("config loaded", "hash", next.hash, "models", len(next.config.Models), "units", len(next.units), "keys", next.keyIDs)
+	for _, u := range next.units {
+		switch {
+		case u.problem != "":
+			l.log.Error("a unit is left out", "unit", u.Name, "problem", u.problem)
+		case u.tellsCredential():
+			l.log.Warn("a unit's credential goes over the network in clear text; use an https url", "unit", u.Name)
+		}
+	}
+}
+
+// letGo closes the connections that only last used, and returns the names of its
+// units that are gone.
+func (l *loader) letGo(last, next *snapshot) (gone []string) {
+	names, used := map[string]bool{}, map[*endpoint]bool{}
+	for _, u := range next.units {
+		names[u.Name], used[u.endpoint] = true, true
+	}
+	if last != nil {
+		for _, u := range last.units {
+			if !names[u.Name] {
+				gone = append(gone, u.Name)
+			}
+			if u.endpoint != nil && !used[u.endpoint] {
+				u.endpoint.pool.Close()
+			}
+		}
+	}
+	maps.DeleteFunc(l.endpoints, func(_ string, e *endpoint) bool { return !used[e] })
+	return gone
+}
+
+// readKeys returns the key set; nil if it is still to be fetched.
+func (l *loader) readKeys(ctx context.Context, from config.KeySet, in *inputs) ([]byte, error) {
+	if from.File != "" {
+		return in.read(from.File)
+	}
+	key := fetch{KeySet: from}
+	var roots *x509.CertPool
+	if from.CAFile != "" {
+		var err error
+		if roots, key.roots, err = in.certificates(from.CAFile); err != nil {
+			return nil, err
+		}
+	}
+	l.asked[key] = true
+	keys, ok := l.fetches[key]
+	if !ok {
+		fetchCtx, stop := context.WithCancel(ctx)
+		keys = &fetchedKeys{stop: stop, data: l.keysOf(from)}
+		l.fetches[key] = keys
+		l.wg.Go(func() {
+			auth.FetchKeys(fetchCtx, l.log, from.URL, roots, func(data []byte) { l.fetched(ctx, keys, data) })
+		})
+	}
+	in.digest.Write(keys.data)
+	return keys.data, nil
+}
+
+// keysOf is what an earlier fetch from the same place got, if there is one: a new
+// CA for it is no reason to be without keys.
+func (l *loader) keysOf(from config.KeySet) []byte {
+	for key, keys := range l.fetches {
+		if key.KeySet == from && keys.data != nil {
+			return keys.data
+		}
+	}
+	return nil
+}
+
+// fetched takes a key set from the background.
+func (l *loader) fetched(ctx context.Context, keys *fetchedKeys, data []byte) {
+	l.mu.Lock()
+	keys.data = data
+	l.mu.Unlock()
+	l.reload(ctx)
+}
+
+// keepFetching ends the fetches that this load did not ask for.
+func (l *loader) keepFetching() {
+	for from, keys := range l.fetches {
+		if !l.asked[from] {
+			keys.stop()
+			delete(l.fetches, from)
+		}
+	}
+}
+
+// reload is load for the background, where nobody waits for the error.
+func (l *loader) reload(ctx context.Context) {
+	if err := l.load(ctx); err != nil {
+		l.log.Error("the new config is refused; the last good one stays in use", "error", err)
+	}
+}
+
+// close ends what load began, once its ctx is done.
+func (l *loader) close() {
+	l.wg.Wait()
+	for _, e := range l.endpoints {
+		e.pool.Close()
+		e.pool.Wait()
+	}
+}
+
+// inputs reads the files that a snapshot is made of, and remembers all of their
+// content in a digest, so that "nothing changed" can be told.
+type inputs struct {
+	dir    string // what relative names are relative to
+	digest hash.Hash
+}
+
+func (in *inputs) sum() [sha256.Size]byte { return [sha256.Size]byte(in.digest.Sum(nil)) }
+
+// read returns the content of a file that the config names.
+func (in *inputs) read(name string) ([]byte, error) {
+	path := name
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(in.dir, path)
+	}
+	data, err := readBounded(path)
+	in.add(path, data)
+	if err != nil {
+		in.digest.Write([]byte("cannot be read")) // which is not the same as empty
+	}
+	return data, err
+}
+
+func (in *inputs) add(path string, data []byte) {
+	fmt.Fprintf(in.digest, "%q %d ", path, len(data))
+	in.digest.Write(data)
+}
+
+// readBounded reads a file, but no pipe: to open one waits for a writer, and
+// every later load with it, and the end of the process.
+func readBounded(path string) ([]byte, error) {
+	if info, err := os.Stat(path); err == nil && info.Mode()&fs.ModeNamedPipe != 0 {
+		return nil, fmt.Errorf("%s is a pipe; it must be a file", path)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > maxFile {
+		return nil, fmt.Errorf("%s is larger than %d bytes", path, maxFile)
+	}
+	return data, nil
+}
+
+// certificates returns the certificates of a PEM file and the file's hash.
+func (in *inputs) certificates(name string) (*x509.CertPool, string, error) {
+	data, err := in.read(name)
+	if err != nil {
+		return nil, "", err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(data) {
+		return nil, "", fmt.Errorf("%s holds no PEM certificate", name)
+	}
+	return pool, config.Hash(data), nil
+}
+
+// readDenied reads one subject a line.
+func readDenied(from *config.DeniedSubjects, in *inputs) (map[string]bool, error) {
+	if from == nil {
+		return nil, nil
+	}
+	data, err := in.read(from.File)
+	if err != nil {
+		return nil, err
+	}
+	denied := map[string]bool{}
+	for line := range strings.Lines(string(data)) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+			denied[line] = true
+		}
+	}
+	return denied, nil
+}

@@ -1,0 +1,101 @@
+package proxy
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/ghostline-dev/ghostline/internal/service"
+)
+
+// Status is what GET /statusz on the admin port answers, in JSON.
+type Status struct {
+	// Version is the program's, as Go's build information has it.
+	Version string `json:"version"`
+	// ConfigHash is the SHA-256 of the config in use, Generation its route's.
+	ConfigHash string    `json:"configHash"`
+	Generation int64     `json:"generation,omitempty"`
+	Region     string    `json:"region"`
+	Loaded     time.Time `json:"loaded"`
+	// Keys are the ids of the token issuer's keys; none before they are known.
+	Keys        []string     `json:"keys"`
+	Draining    bool         `json:"draining"`
+	InFlight    int64        `json:"inFlight"`
+	Connections int64        `json:"connections"` // of clients
+	Units       []UnitStatus `json:"units"`
+}
+
+// UnitStatus is one unit in a Status.
+type UnitStatus struct {
+	Name   string `json:"name"`
+	Region string `json:"region"`
+	Serves string `json:"serves"`
+	// State is "active"; "misconfigured" if it last answered 401, 403 or 404; or
+	// "left_out" for the reason in Problem.
+	State       string `json:"state"`
+	Problem     string `json:"problem,omitempty"`
+	InFlight    int64  `json:"inFlight"`
+	Connections int    `json:"connections"` // open
+	Opened      int    `json:"opened"`      // connections, ever
+}
+
+func (p *proxy) status() Status {
+	s := p.loader.current.Load()
+	out := Status{
+		Version:     service.Version(),
+		ConfigHash:  s.hash,
+		Region:      s.config.Region,
+		Loaded:      s.loaded,
+		Keys:        append([]string{}, s.keyIDs...),
+		Draining:    p.draining.Load(),
+		InFlight:    p.inFlight.Load(),
+		Connections: p.connections.Load(),
+	}
+	if s.config.Route != nil {
+		out.Generation = s.config.Route.Generation
+	}
+	for _, u := range s.units {
+		out.Units = append(out.Units, u.status())
+	}
+	return out
+}
+
+func (u *unit) status() UnitStatus {
+	out := UnitStatus{Name: u.Name, Region: u.Region, Serves: u.Serves, State: "active"}
+	switch {
+	case u.problem != "":
+		out.State, out.Problem = "left_out", u.problem
+	case u.endpoint.misconfigured.Load():
+		out.State = "misconfigured"
+	}
+	if u.endpoint != nil {
+		stats := u.endpoint.pool.Stats()
+		out.InFlight, out.Connections, out.Opened = u.endpoint.inFlight.Load(), stats.Open, stats.Opened
+	}
+	return out
+}
+
+// modelList is the answer to GET /v1/models, in OpenAI's form.
+type modelList struct {
+	Object string       `json:"object"`
+	Data   []modelEntry `json:"data"`
+}
+
+type modelEntry struct {
+	ID     string `json:"id"`
+	Object string `json:"object"`
+	// Created is always 0: a logical model has no date, and clients cache by it.
+	Created int64  `json:"created"`
+	OwnedBy string `json:"owned_by"`
+}
+
+// modelList lists the logical models and aliases that the subject may use.
+func (x *exchange) modelList() modelList {
+	list := modelList{Object: "list", Data: []modelEntry{}}
+	for _, name := range slices.Sorted(maps.Keys(x.snapshot.models)) {
+		if x.claims.AllowsModel(x.snapshot.models[name].Name) {
+			list.Data = append(list.Data, modelEntry{ID: name, Object: "model", OwnedBy: "ghostline"})
+		}
+	}
+	return list
+}

@@ -1,0 +1,114 @@
+package feature
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ghostline-dev/ghostline/internal/httpserver"
+	"github.com/ghostline-dev/ghostline/internal/localca"
+	"github.com/ghostline-dev/ghostline/proxy/config"
+)
+
+// reconfigure writes a changed config and waits until it is in use.
+func (s *stack) reconfigure(change func(*config.Config)) {
+	s.t.Helper()
+	change(&s.config)
+	s.writeConfig()
+	s.eventually("the new config is in use", func() bool { return strings.Contains(s.admin("/statusz"), s.configHash()) })
+}
+
+func (s *stack) unitState(name string) (state, problem string) {
+	for _, u := range s.status().Units {
+		if u.Name == name {
+			return u.State, u.Problem
+		}
+	}
+	return "", ""
+}
+
+// TestUnitOfANewerProxy: a unit that this proxy cannot use is left out and
+// named, and the rest is served.
+func TestUnitOfANewerProxy(t *testing.T) {
+	s := start(t, setup{config: func(c *config.Config) {
+		later := c.Units[0]
+		later.Name, later.Provider = "later", "Tomorrow"
+		c.Units = append(c.Units, later)
+	}})
+	s.wantWhole(s.post("/v1/completions", prompt))
+	if state, problem := s.unitState("later"); state != "left_out" || !strings.Contains(problem, "units[1].provider") {
+		t.Errorf("the unit is %s (%s), want left_out for its provider", state, problem)
+	}
+}
+
+// TestConnectionsSurviveAReload: a config that reaches the same unit in the same
+// way uses the connections that are there.
+func TestConnectionsSurviveAReload(t *testing.T) {
+	s := start(t, setup{})
+	s.wantWhole(s.post("/v1/completions", prompt))
+	s.eventually("two connections are open", func() bool { return s.metric("ghostline_upstream_connections_opened_total") == 2 })
+	s.reconfigure(func(c *config.Config) { c.Timeouts.Connect = config.Duration(3 * time.Second) })
+	s.wantWhole(s.post("/v1/completions", prompt))
+	if opened := s.model.Stats().ConnectionsOpened; opened != 2 {
+		t.Errorf("the unit has seen %d connections, want 2", opened)
+	}
+}
+
+// TestSeriesOfUnitsThatAreGone: an operator that renames units does not fill the
+// proxy's memory.
+func TestSeriesOfUnitsThatAreGone(t *testing.T) {
+	s := start(t, setup{})
+	for _, name := range []string{"unit-2", "unit-3"} {
+		s.wantWhole(s.post("/v1/completions", prompt))
+		s.reconfigure(func(c *config.Config) { c.Units[0].Name = name })
+	}
+	s.wantWhole(s.post("/v1/completions", prompt))
+	s.outcomes("ok", 1) // of the last unit
+	page := s.admin("/metrics")
+	if strings.Contains(page, `unit="unit-1"`) || strings.Contains(page, `unit="unit-2"`) || !strings.Contains(page, `unit="unit-3"`) {
+		t.Errorf("the metrics name other units than the config:\n%s", page)
+	}
+}
+
+// TestMisconfiguredUnitIsNamed: while others serve in its place, a unit that
+// refuses our credential shows as such, and no longer once it answers.
+func TestMisconfiguredUnitIsNamed(t *testing.T) {
+	first := newSwitched(answers(http.StatusUnauthorized, nil, ""))
+	s := spare(t, serveUnit(t, first))
+	s.wantWhole(s.post("/v1/completions", prompt))
+	if state, _ := s.unitState("first"); state != "misconfigured" {
+		t.Errorf("the unit is %s, want misconfigured", state)
+	}
+	first.is(says(whole("a")))
+	s.wantWhole(s.post("/v1/completions", prompt))
+	if state, _ := s.unitState("first"); state != "active" {
+		t.Errorf("the unit is %s, want active", state)
+	}
+}
+
+// TestRotatedCAOfTheKeySet: a key set behind a certificate that is not trusted
+// is waited for, while the last good config serves and is not called the newest;
+// a CA that is put right is used at once.
+func TestRotatedCAOfTheKeySet(t *testing.T) {
+	s := start(t, setup{})
+	right, err := localca.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate, err := right.ServerTLS()
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, s.dir+"/jwks.json") })
+	address := serveUnit(t, keys, func(server *httpserver.Server) { server.TLS = certificate })
+	s.write("issuer-ca.pem", string(s.ca.PEM()))
+	s.config.Tokens.KeySet = config.KeySet{URL: "https://" + address + "/", CAFile: "issuer-ca.pem"}
+	s.writeConfig()
+	s.reloaded(false)
+	s.wantWhole(s.post("/v1/completions", prompt))
+	s.write("issuer-ca.pem", string(right.PEM()))
+	s.eventually("the new config is in use", func() bool { return strings.Contains(s.admin("/statusz"), s.configHash()) })
+	s.reloaded(true)
+	s.wantWhole(s.post("/v1/completions", prompt))
+}

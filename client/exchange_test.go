@@ -1,7 +1,6 @@
 package client
 
 import (
-	"bytes"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -27,7 +26,7 @@ func TestTokenErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				i := &issuer{}
-				s, _ := i.source(t, new(bytes.Buffer))
+				s, _ := i.source(t, new(logBuffer))
 				i.fail(test.status, test.body, "")
 				_, err := s.Token(t.Context())
 				if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), testOAuth) {

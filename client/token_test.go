@@ -96,8 +96,26 @@ func (i *issuer) fail(status int, body, retryAfter string) {
 	i.refusal.Store(&refusal{status, body, retryAfter})
 }
 
+// logBuffer is a log that is read while a refresh in the background may write it.
+type logBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
 // source makes a TokenSource on i whose wall clock can be set by offset.
-func (i *issuer) source(t *testing.T, log *bytes.Buffer) (s *TokenSource, offset *atomic.Int64) {
+func (i *issuer) source(t *testing.T, log *logBuffer) (s *TokenSource, offset *atomic.Int64) {
 	t.Helper()
 	s, err := NewTokenSource(TokenOptions{
 		IssuerURL:  "https://issuer.example/base/",
@@ -141,7 +159,7 @@ func TestTokenRefreshInTheBackground(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				i := &issuer{refreshIn: test.refreshIn}
-				s, _ := i.source(t, new(bytes.Buffer))
+				s, _ := i.source(t, new(logBuffer))
 				mustToken(t, s, "token-1")
 				time.Sleep(time.Duration(test.from*float64(testLife)) - time.Second)
 				synctest.Wait()
@@ -174,7 +192,7 @@ func TestTokenRefreshPointIsSpread(t *testing.T) {
 func TestTokenSingleFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		i := &issuer{took: time.Second}
-		s, _ := i.source(t, new(bytes.Buffer))
+		s, _ := i.source(t, new(logBuffer))
 		var callers sync.WaitGroup
 		for range 1000 {
 			callers.Go(func() { mustToken(t, s, "token-1") })
@@ -190,7 +208,7 @@ func TestTokenSingleFlight(t *testing.T) {
 func TestTokenCallerGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		i := &issuer{took: time.Second}
-		s, _ := i.source(t, new(bytes.Buffer))
+		s, _ := i.source(t, new(logBuffer))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
 		if _, err := s.Token(ctx); !errors.Is(err, context.DeadlineExceeded) {
@@ -205,7 +223,7 @@ func TestTokenCallerGivesUp(t *testing.T) {
 
 func TestTokenFailureKeepsTheOld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log bytes.Buffer
+		var log logBuffer
 		i := &issuer{}
 		s, _ := i.source(t, &log)
 		mustToken(t, s, "token-1")
@@ -244,7 +262,7 @@ func TestTokenFailureKeepsTheOld(t *testing.T) {
 func TestTokenRetryAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		i := &issuer{}
-		s, _ := i.source(t, new(bytes.Buffer))
+		s, _ := i.source(t, new(logBuffer))
 		i.fail(http.StatusServiceUnavailable, "busy", "100")
 		for range 100 {
 			if _, err := s.Token(t.Context()); err == nil || !strings.Contains(err.Error(), "try again in 1m40s") {
@@ -277,7 +295,7 @@ func TestTokenAfterSleep(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				i := &issuer{}
-				s, offset := i.source(t, new(bytes.Buffer))
+				s, offset := i.source(t, new(logBuffer))
 				mustToken(t, s, "token-1")
 				offset.Store(int64(test.slept))
 				mustToken(t, s, test.first)
@@ -292,7 +310,7 @@ func TestTokenAfterSleep(t *testing.T) {
 func TestTokenClockSetBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		i := &issuer{}
-		s, offset := i.source(t, new(bytes.Buffer))
+		s, offset := i.source(t, new(logBuffer))
 		mustToken(t, s, "token-1")
 		i.fail(0, "", "")
 		offset.Store(int64(-24 * time.Hour))
@@ -306,7 +324,7 @@ func TestTokenClockSetBack(t *testing.T) {
 func TestTokenInvalidate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		i := &issuer{took: time.Second}
-		s, _ := i.source(t, new(bytes.Buffer))
+		s, _ := i.source(t, new(logBuffer))
 		mustToken(t, s, "token-1")
 		var callers sync.WaitGroup
 		for range 1000 {
@@ -338,7 +356,7 @@ func TestTokenInvalidate(t *testing.T) {
 func TestTokenInvalidateWithoutIssuer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		i := &issuer{took: time.Second}
-		s, _ := i.source(t, new(bytes.Buffer))
+		s, _ := i.source(t, new(logBuffer))
 		mustToken(t, s, "token-1")
 		i.fail(0, "", "")
 		s.Invalidate("token-1")
@@ -353,7 +371,7 @@ func TestTokenInvalidateWithoutIssuer(t *testing.T) {
 func TestTokenClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		i := &issuer{took: time.Hour}
-		s, _ := i.source(t, new(bytes.Buffer))
+		s, _ := i.source(t, new(logBuffer))
 		failed := make(chan error)
 		go func() {
 			_, err := s.Token(t.Context())

@@ -107,7 +107,7 @@ func (c Cursor) offset(content string) (int, error) {
 			c.Column, c.Line, count(len(text), "byte"), len(text)+1)
 	}
 	offset := start + c.Column - 1
-	for back := 0; offset-back > start && offset < len(content); back++ {
+	for back := 0; offset-back >= start && offset < len(content); back++ {
 		if !utf8.RuneStart(content[offset-back]) {
 			continue
 		}

@@ -56,14 +56,15 @@ func TestCutErrors(t *testing.T) {
 		budget  int
 		want    string
 	}{
-		"line":        {"a\nb", prompt.Cursor{Line: 4, Column: 1}, 0, "line 4 is outside the file, which has 2 lines"},
-		"one line":    {"", prompt.Cursor{Line: 2, Column: 1}, 0, "line 2 is outside the file, which has 1 line"},
-		"column":      {"abc\r\nd", prompt.Cursor{Line: 1, Column: 5}, 0, "column 5 is outside line 1, which has 3 bytes: columns 1 to 4"},
-		"zero line":   {"abc", prompt.Cursor{Line: 0, Column: 1}, 0, "no place 0:1: lines and columns count from 1"},
-		"zero column": {"abc", prompt.Cursor{Line: 1, Column: 0}, 0, "no place 1:0"},
-		"character":   {"a€b", prompt.Cursor{Line: 1, Column: 4}, 0, "inside a character, which begins at column 2"},
-		"budget":      {"abc", prompt.Cursor{Line: 1, Column: 1}, 5, "the least is 64"},
-		"not UTF-8":   {"a\xff", prompt.Cursor{Line: 1, Column: 1}, 0, "not UTF-8"},
+		"line":                        {"a\nb", prompt.Cursor{Line: 4, Column: 1}, 0, "line 4 is outside the file, which has 2 lines"},
+		"one line":                    {"", prompt.Cursor{Line: 2, Column: 1}, 0, "line 2 is outside the file, which has 1 line"},
+		"column":                      {"abc\r\nd", prompt.Cursor{Line: 1, Column: 5}, 0, "column 5 is outside line 1, which has 3 bytes: columns 1 to 4"},
+		"zero line":                   {"abc", prompt.Cursor{Line: 0, Column: 1}, 0, "no place 0:1: lines and columns count from 1"},
+		"zero column":                 {"abc", prompt.Cursor{Line: 1, Column: 0}, 0, "no place 1:0"},
+		"character":                   {"a€b", prompt.Cursor{Line: 1, Column: 4}, 0, "inside a character, which begins at column 2"},
+		"first character of its line": {"a\n€b", prompt.Cursor{Line: 2, Column: 3}, 0, "inside a character, which begins at column 1"},
+		"budget":                      {"abc", prompt.Cursor{Line: 1, Column: 1}, 5, "the least is 64"},
+		"not UTF-8":                   {"a\xff", prompt.Cursor{Line: 1, Column: 1}, 0, "not UTF-8"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -27,6 +27,25 @@ type Config struct {
 	Units    []Unit   `json:"units"`
 	Limits   Limits   `json:"limits,omitzero"`
 	Timeouts Timeouts `json:"timeouts,omitzero"`
+	// HealthProbe has the region's units asked for a completion now and then;
+	// without it, only requests tell how a unit is.
+	HealthProbe *HealthProbe `json:"healthProbe,omitempty"`
+	// TrustedEdges are the networks (CIDR) of edges, whose connections carry
+	// many users: one who misbehaves there does not cost the others theirs.
+	TrustedEdges []string `json:"trustedEdges,omitempty"`
+}
+
+// The features that a config can require: what changes its meaning for a proxy
+// that would ignore the field.
+const (
+	FeatureHealthProbe      = "HealthProbe"      // healthProbe
+	FeatureRegionalCapacity = "RegionalCapacity" // capacity is the region's, not each proxy's
+	FeatureTrustedEdges     = "TrustedEdges"     // trustedEdges
+)
+
+// Features returns the features that this version has, sorted.
+func Features() []string {
+	return []string{FeatureHealthProbe, FeatureRegionalCapacity, FeatureTrustedEdges}
 }
 
 // Route identifies a CompletionRoute and the generation of its spec.
@@ -135,10 +154,24 @@ type UnitTLS struct {
 	ServerName string `json:"serverName,omitempty"`
 }
 
-// Capacity is what a unit can do for this proxy.
+// Capacity is what a unit can do for the whole region; each ready proxy of the
+// region takes an equal share of it.
 type Capacity struct {
 	// InFlight is how many requests may run at once; 0 is no limit.
 	InFlight int `json:"inFlight,omitempty"`
+	// RequestsPerSecond bounds how many begin in a second; 0 is no limit.
+	RequestsPerSecond float64 `json:"requestsPerSecond,omitempty"`
+}
+
+// HealthProbe is a small completion that a proxy asks each unit of its own region
+// for. Zero means the default.
+type HealthProbe struct {
+	// Interval is the time from one probe of a unit to the next; the default is 10s.
+	Interval Duration `json:"interval,omitempty"`
+	// Prompt is what is to be completed; the default is the head of a function.
+	Prompt string `json:"prompt,omitempty"`
+	// MaxTokens bounds the answer; the default is 4.
+	MaxTokens int `json:"maxTokens,omitempty"`
 }
 
 // Limits bound what clients may ask. Zero means the default.
@@ -201,7 +234,7 @@ func (d Duration) MarshalJSON() ([]byte, error) {
 	return json.Marshal(time.Duration(d).String())
 }
 
-// SetDefaults gives every unset limit and timeout its default.
+// SetDefaults gives every unset field that has a default its default.
 func (c *Config) SetDefaults() {
 	setDefault(&c.Limits.MaxBodyBytes, 1<<20)
 	setDefault(&c.Limits.InFlight, 10_000)
@@ -214,6 +247,11 @@ func (c *Config) SetDefaults() {
 	setDefault(&c.Timeouts.Idle, Duration(10*time.Second))
 	setDefault(&c.Timeouts.Write, Duration(10*time.Second))
 	setDefault(&c.Timeouts.Total, Duration(60*time.Second))
+	if probe := c.HealthProbe; probe != nil {
+		setDefault(&probe.Interval, Duration(10*time.Second))
+		setDefault(&probe.Prompt, "def add(a, b):\n    return ")
+		setDefault(&probe.MaxTokens, 4)
+	}
 	for i := range c.Models {
 		setDefault(&c.Models[i].Split.By, SplitBySubject)
 	}

@@ -35,6 +35,7 @@ units:
 // full has every field set, each to something else than its default.
 func full() *Config {
 	return &Config{
+		Requires: Features(),
 		Route:    &Route{Namespace: "ghostline", Name: "ghost", Generation: 7},
 		Region:   "westeurope",
 		Failover: []string{"northeurope", "eastus"},
@@ -56,7 +57,7 @@ func full() *Config {
 				Name: "weu-1", Region: "westeurope", Serves: "ghost-code/stable", Provider: ProviderOpenAI,
 				URL: "https://weu-1.example.com/v1/completions?api-version=1", Protocol: ProtocolHTTP2,
 				TLS: &UnitTLS{CAFile: "weu-1.pem", ServerName: "weu-1"}, UpstreamModel: "gpt-41", Credential: "weu-1-0123abcd",
-				Capacity: Capacity{InFlight: 200}, Priority: -1,
+				Capacity: Capacity{InFlight: 200, RequestsPerSecond: 12.5}, Priority: -1,
 			},
 			{
 				Name: "neu-1", Region: "northeurope", Serves: "ghost-code/next", Provider: ProviderOpenAI,
@@ -71,6 +72,8 @@ func full() *Config {
 			Connect: Duration(250 * time.Millisecond), ReadBody: Duration(time.Second), FirstByte: Duration(2 * time.Second),
 			Idle: Duration(3 * time.Second), Write: Duration(4 * time.Second), Total: Duration(90 * time.Second),
 		},
+		HealthProbe:  &HealthProbe{Interval: Duration(time.Minute), Prompt: "func add(", MaxTokens: 3},
+		TrustedEdges: []string{"10.0.0.0/8", "fd00::/8"},
 	}
 }
 
@@ -104,8 +107,7 @@ func TestFullRoundTrip(t *testing.T) {
 }
 
 // assertAllSet holds full to its promise, so that a new field cannot be
-// forgotten. Left out are Requires, since there is no feature to require yet,
-// and the key set's file, which excludes its URL.
+// forgotten. Left out is the key set's file, which excludes its URL.
 func assertAllSet(t *testing.T, path string, v reflect.Value) {
 	t.Helper()
 	switch v.Kind() {
@@ -117,7 +119,7 @@ func assertAllSet(t *testing.T, path string, v reflect.Value) {
 		assertAllSet(t, path, v.Elem())
 	case reflect.Struct:
 		for i := range v.NumField() {
-			if at := path + "." + v.Type().Field(i).Name; at != "config.Requires" && at != "config.Tokens.KeySet.File" {
+			if at := path + "." + v.Type().Field(i).Name; at != "config.Tokens.KeySet.File" {
 				assertAllSet(t, at, v.Field(i))
 			}
 		}

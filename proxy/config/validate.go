@@ -3,12 +3,14 @@ package config
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/ghostline-dev/ghostline/internal/loopback"
 )
@@ -22,6 +24,11 @@ const (
 	maxWeight   = 1_000_000
 	maxTimeout  = Duration(10 * time.Minute)
 	maxBody     = 64 << 20
+
+	minProbeInterval = Duration(time.Second)
+	maxProbePrompt   = 4 << 10
+	maxProbeTokens   = 64
+	maxTrustedEdges  = 64
 )
 
 var namePattern = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
@@ -56,7 +63,10 @@ func (p *problems) count(path string, n, most int) {
 func (c *Config) check() error {
 	p := new(problems)
 	for i, feature := range c.Requires {
-		p.add(fmt.Sprintf("requires[%d]", i), "this proxy does not have the feature %q; update the proxy", feature)
+		if !slices.Contains(Features(), feature) {
+			p.add(fmt.Sprintf("requires[%d]", i), "this proxy does not have the feature %q; update the proxy, which has %s",
+				feature, strings.Join(Features(), ", "))
+		}
 	}
 	p.name("region", c.Region)
 	for i, region := range c.Failover {
@@ -71,6 +81,8 @@ func (c *Config) check() error {
 	c.checkUnits(p)
 	c.Limits.check(p)
 	c.Timeouts.check(p)
+	c.HealthProbe.check(p)
+	c.checkTrustedEdges(p)
 	return errors.Join(*p...)
 }
 
@@ -230,6 +242,9 @@ func (u *Unit) check(p *problems, path string) {
 	if u.Capacity.InFlight < 0 {
 		p.add(path+".capacity.inFlight", "is %d; it must be above 0, or 0 for no limit", u.Capacity.InFlight)
 	}
+	if u.Capacity.RequestsPerSecond < 0 {
+		p.add(path+".capacity.requestsPerSecond", "is %g; it must be above 0, or 0 for no limit", u.Capacity.RequestsPerSecond)
+	}
 }
 
 // checkURL returns the scheme and the host of an URL that is right.
@@ -277,6 +292,43 @@ func (l *Limits) check(p *problems) {
 	}
 }
 
+func (h *HealthProbe) check(p *problems) {
+	if h == nil {
+		return
+	}
+	p.duration("healthProbe.interval", h.Interval, minProbeInterval)
+	if len(h.Prompt) > maxProbePrompt || !utf8.ValidString(h.Prompt) {
+		p.add("healthProbe.prompt", "has %d bytes; it must be at most %d, in UTF-8", len(h.Prompt), maxProbePrompt)
+	}
+	if h.MaxTokens < 1 || h.MaxTokens > maxProbeTokens {
+		p.add("healthProbe.maxTokens", "is %d; it must be 1 to %d", h.MaxTokens, maxProbeTokens)
+	}
+}
+
+func (c *Config) checkTrustedEdges(p *problems) {
+	if len(c.TrustedEdges) > maxTrustedEdges {
+		p.add("trustedEdges", "has %d entries; at most %d are allowed", len(c.TrustedEdges), maxTrustedEdges)
+	}
+	for i, network := range c.TrustedEdges {
+		if _, err := netip.ParsePrefix(network); err != nil {
+			p.add(fmt.Sprintf("trustedEdges[%d]", i), "%q is no network; it must be an address and a prefix length, such as 10.0.0.0/8", network)
+		}
+	}
+}
+
+// duration checks a duration that must be at least least (not less than any if
+// that is 0) and at most maxTimeout.
+func (p *problems) duration(path string, d, least Duration) {
+	switch {
+	case d == notDuration:
+		p.add(path, `is no duration; it must be a number with a unit in quotes, such as "5s" or "250ms"`)
+	case least == 0 && (d <= 0 || d > maxTimeout):
+		p.add(path, "is %s; it must be above 0 and at most %s", time.Duration(d), time.Duration(maxTimeout))
+	case d < least || d > maxTimeout:
+		p.add(path, "is %s; it must be %s to %s", time.Duration(d), time.Duration(least), time.Duration(maxTimeout))
+	}
+}
+
 func (t *Timeouts) check(p *problems) {
 	for _, field := range []struct {
 		name  string
@@ -285,13 +337,7 @@ func (t *Timeouts) check(p *problems) {
 		{"connect", t.Connect}, {"readBody", t.ReadBody}, {"firstByte", t.FirstByte},
 		{"idle", t.Idle}, {"write", t.Write}, {"total", t.Total},
 	} {
-		if field.value == notDuration {
-			p.add("timeouts."+field.name, `is no duration; it must be a number with a unit in quotes, such as "5s" or "250ms"`)
-			continue
-		}
-		if field.value <= 0 || field.value > maxTimeout {
-			p.add("timeouts."+field.name, "is %s; it must be above 0 and at most %s", time.Duration(field.value), time.Duration(maxTimeout))
-		}
+		p.duration("timeouts."+field.name, field.value, 0)
 	}
 	if t.Total != notDuration && t.Total < t.FirstByte {
 		p.add("timeouts.total", "is %s, less than firstByte, which is %s", time.Duration(t.Total), time.Duration(t.FirstByte))

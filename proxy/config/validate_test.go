@@ -3,6 +3,7 @@ package config
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -76,6 +77,17 @@ func TestValidate(t *testing.T) {
 		{"units[0].credential", func(c *Config) { c.Units[0].Credential = `a\b` }, "a file's name without a path"},
 		{"units[0].credential", func(c *Config) { c.Units[0].Credential = ".." }, "a file's name without a path"},
 		{"units[0].capacity.inFlight", func(c *Config) { c.Units[0].Capacity.InFlight = -1 }, "or 0 for no limit"},
+
+		{"units[0].capacity.requestsPerSecond", func(c *Config) { c.Units[0].Capacity.RequestsPerSecond = -0.5 }, "or 0 for no limit"},
+
+		{"healthProbe.interval", func(c *Config) { c.HealthProbe.Interval = Duration(time.Millisecond) }, "it must be 1s to 10m0s"},
+		{"healthProbe.interval", func(c *Config) { c.HealthProbe.Interval = maxTimeout + 1 }, "it must be 1s to 10m0s"},
+		{"healthProbe.prompt", func(c *Config) { c.HealthProbe.Prompt = strings.Repeat("x", maxProbePrompt+1) }, "it must be at most 4096"},
+		{"healthProbe.maxTokens", func(c *Config) { c.HealthProbe.MaxTokens = -1 }, "it must be 1 to 64"},
+		{"healthProbe.maxTokens", func(c *Config) { c.HealthProbe.MaxTokens = maxProbeTokens + 1 }, "it must be 1 to 64"},
+		{"trustedEdges[1]", func(c *Config) { c.TrustedEdges[1] = "10.0.0.1" }, "such as 10.0.0.0/8"},
+		{"trustedEdges[0]", func(c *Config) { c.TrustedEdges[0] = "10.0.0.0/33" }, "such as 10.0.0.0/8"},
+		{"trustedEdges", func(c *Config) { c.TrustedEdges = slices.Repeat([]string{"10.0.0.0/8"}, maxTrustedEdges+1) }, "at most 64"},
 
 		{"limits.maxBodyBytes", func(c *Config) { c.Limits.MaxBodyBytes = -1 }, "it must be 1 to 67108864"},
 		{"limits.maxBodyBytes", func(c *Config) { c.Limits.MaxBodyBytes = maxBody + 1 }, "it must be 1 to 67108864"},

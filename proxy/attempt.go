@@ -33,9 +33,7 @@ func (p *proxy) attempt(ctx context.Context, x *exchange) (*answer, error) {
 	}()
 	x.phase, x.asked = phaseQueue, time.Now()
 	if err := p.readFirst(a); err != nil {
-		err = a.failure(err)
-		x.unit.attempted(resultOf(err))
-		return nil, err
+		return nil, a.failure(err)
 	}
 	began = true
 	x.firstByte = time.Now()

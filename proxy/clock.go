@@ -7,7 +7,11 @@ import (
 	"time"
 )
 
-var errTooLate = errors.New("a time limit was reached")
+var (
+	errTooLate = errors.New("a time limit was reached")
+	// errGivenUp is a unit that was left for another one while there was time.
+	errGivenUp = errors.New("half of the time for the first byte was over")
+)
 
 // clock ends an exchange with a unit whose next step takes too long, with
 // errTooLate as the cause. One timer serves all steps, because only one of them
@@ -25,6 +29,9 @@ type clock struct {
 	armed   time.Time // when the timer fires
 	writes  bool      // the step is a write to the client
 	stopped bool
+	// giveUp, until the first byte or until it was asked, says whether to leave
+	// the unit for another one. It is asked when half of the time is over.
+	giveUp func() bool
 	// interrupt ends a write that blocks. It also ruins the stream, so it is
 	// only used for that.
 	interrupt func()
@@ -46,7 +53,13 @@ func startClock(x *exchange, cancel context.CancelCauseFunc) *clock {
 		c.limit = x.received.Add(time.Duration(limits.FirstByte))
 	}
 	c.armed = c.limit
-	c.timer = time.AfterFunc(time.Until(c.limit), c.expire)
+	if x.ask.stream && x.giveUp != nil {
+		c.giveUp = x.giveUp
+		c.armed = time.Now().Add(time.Until(c.limit) / 2)
+	}
+	c.mu.Lock() // expire sets the timer anew, and may come first
+	defer c.mu.Unlock()
+	c.timer = time.AfterFunc(time.Until(c.armed), c.expire)
 	return c
 }
 
@@ -77,7 +90,7 @@ func (c *clock) writing() { c.step(time.Now().Add(c.write), true) }
 func (c *clock) step(limit time.Time, writes bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.limit, c.writes = limit, writes
+	c.limit, c.writes, c.giveUp = limit, writes, nil
 	// Mostly the timer fires before the limit and is then set to it: two steps
 	// for each event would otherwise set it twice for each.
 	if limit.Before(c.armed) {
@@ -97,12 +110,18 @@ func (c *clock) expire() {
 	if c.stopped {
 		return
 	}
-	if time.Now().Before(c.limit) { // that of a later step
-		c.arm(c.limit)
-		return
+	cause := errTooLate
+	if time.Now().Before(c.limit) {
+		giveUp := c.giveUp
+		c.giveUp = nil
+		if giveUp == nil || !giveUp() { // the limit is that of a later step, or holds
+			c.arm(c.limit)
+			return
+		}
+		cause = errGivenUp
 	}
 	c.armed = c.end.Add(time.Hour) // not set: the next step sets it
-	c.cancel(errTooLate)
+	c.cancel(cause)
 	if c.writes && c.interrupt != nil {
 		c.interrupt()
 	}

@@ -28,13 +28,24 @@ type clientError struct {
 	allow string
 	// final says that the same request cannot succeed later either.
 	final bool
-	// again says that the unit did no work, so that another one may be tried.
-	again bool
+	// again says whether another unit may be tried.
+	again again
+	// cool, if not 0, is how long the unit wants to be left alone.
+	cool time.Duration
 	// attempt is how the attempt that failed is counted, if not by the outcome.
 	attempt string
 	// cause is for the log only.
 	cause error
 }
+
+// again is whether a request may be tried again, at another unit.
+type again int
+
+const (
+	never    again = iota
+	ifBudget       // the unit may have worked: a retry doubles that, so they are few
+	always         // the unit certainly did no work
+)
 
 func (e *clientError) Error() string {
 	if e.cause == nil {
@@ -150,7 +161,7 @@ func internalError(cause error) *clientError {
 func upstreamFailed(cause error) *clientError {
 	return &clientError{
 		status: 502, outcome: outcomeUpstreamError, kind: "server_error", code: "upstream_error",
-		message: "the model broke off before its answer began", cause: cause,
+		message: "the model broke off before its answer began", again: ifBudget, cause: cause,
 	}
 }
 
@@ -171,7 +182,7 @@ func tooLate(cause error) *clientError {
 // unitRefused is a unit that did no work, and is fit to be asked later.
 func unitRefused(cause error, after time.Duration) *clientError {
 	e := noCapacity(cause, after)
-	e.again, e.attempt = true, attemptRefused
+	e.again, e.attempt = always, attemptRefused
 	return e
 }
 
@@ -181,7 +192,7 @@ func unitRefused(cause error, after time.Duration) *clientError {
 func unitMisconfigured(cause error) *clientError {
 	e := upstreamFailed(cause)
 	e.code, e.message = "unit_misconfigured", "the model that serves this request is set up wrongly in this service"
-	e.again, e.attempt = true, attemptMisconfigured
+	e.again, e.attempt = always, attemptMisconfigured
 	return e
 }
 

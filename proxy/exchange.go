@@ -7,6 +7,7 @@ import (
 
 	"github.com/ghostline-dev/ghostline/internal/token"
 	"github.com/ghostline-dev/ghostline/proxy/provider"
+	"github.com/ghostline-dev/ghostline/proxy/upstream"
 )
 
 // exchange is one completion request on its way through the stages, with what
@@ -29,12 +30,17 @@ type exchange struct {
 	received time.Time     // readBody: when the whole body had come
 	ask      ask           // match
 	model    *model        // match
-	variant  *variant      // pickVariant
+	wanted   *variant      // pickVariant
 
 	// The tries; see try.go.
+	isProbe  bool          // ours, not a client's
+	size     upstream.Size // of the body
+	variant  *variant      // wanted, or the fallback whose unit is tried
 	tried    []*unit
-	unit     *unit // whose capacity the request holds
-	served   *unit // the last unit that was tried
+	unit     *unit       // whose capacity the request holds
+	onTrial  bool        // of the unit, which was ejected
+	giveUp   func() bool // see clock.giveUp
+	served   *unit       // the last unit that was tried
 	outbound provider.Outbound
 
 	// For record.

@@ -20,9 +20,12 @@ type metrics struct {
 	cancelledAfter    *prometheus.HistogramVec // phase
 	tokens            *prometheus.CounterVec   // kind
 	attempts          *prometheus.CounterVec   // unit, result
+	retries           *prometheus.CounterVec   // result
 	auth              *prometheus.CounterVec   // result
 	tokenCache        *prometheus.CounterVec   // result
+	probes            *prometheus.CounterVec   // unit, result
 	connectionsOpened prometheus.Counter
+	connectionsCut    prometheus.Counter
 	reloaded          prometheus.Gauge
 	unknownFields     prometheus.Gauge
 	configInfo        *prometheus.GaugeVec // hash
@@ -44,9 +47,14 @@ func newMetrics(registry *prometheus.Registry) (*metrics, error) {
 		tokens: counters("ghostline_tokens_total", "Tokens as the provider metered them (prompt, completion), "+
 			"and events of streams that ended before the provider said what they cost (unmetered).", "kind"),
 		attempts: counters("ghostline_unit_attempts_total", "Requests sent to units by their result.", "unit", "result"),
-		auth:     counters("ghostline_auth_total", "Requests by the result of checking their token.", "result"),
+		retries: counters("ghostline_retries_total", "Retries after which a unit may have worked in vain: allowed, "+
+			"or denied because too many requests needed one.", "result"),
+		auth: counters("ghostline_auth_total", "Requests by the result of checking their token.", "result"),
 		tokenCache: counters("ghostline_token_cache_total",
 			"Good tokens by whether they were remembered (hit) or verified (miss).", "result"),
+		probes: counters("ghostline_unit_probes_total", "Completions that the proxy itself asked units for, by their result.", "unit", "result"),
+		connectionsCut: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "ghostline_client_connections_cut_total", Help: "Connections that were cut because of resets of requests without a valid token."}),
 		connectionsOpened: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "ghostline_client_connections_opened_total", Help: "Connections that clients opened."}),
 		reloaded: prometheus.NewGauge(prometheus.GaugeOpts{
@@ -60,7 +68,7 @@ func newMetrics(registry *prometheus.Registry) (*metrics, error) {
 		m.cancelled.WithLabelValues(string(p))
 	}
 	return m, register(registry, m.requests, m.duration, m.firstByte, m.upstreamFirstByte, m.cancelled, m.cancelledAfter, m.tokens,
-		m.attempts, m.auth, m.tokenCache, m.connectionsOpened, m.reloaded, m.unknownFields, m.configInfo)
+		m.attempts, m.retries, m.auth, m.tokenCache, m.probes, m.connectionsOpened, m.connectionsCut, m.reloaded, m.unknownFields, m.configInfo)
 }
 
 func register(registry *prometheus.Registry, collectors ...prometheus.Collector) error {
@@ -95,26 +103,47 @@ func (p *proxy) watch(registry *prometheus.Registry) error {
 			func() float64 { return float64(p.inFlight.Load()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ghostline_client_connections", Help: "Connections of clients open now."},
 			func() float64 { return float64(p.connections.Load()) }),
-		upstreamConnections{p},
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ghostline_ready_proxies", Help: "Proxies that share the capacity of this region's units."},
+			func() float64 { return float64(p.peers.ready()) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ghostline_region_up", Help: "1 if this proxy votes for its region, else 0."},
+			func() float64 {
+				if p.vote.status().Vote == string(voteUp) {
+					return 1
+				}
+				return 0
+			}),
+		unitCollector{p},
 	)
 }
 
-// upstreamConnections reads the pools.
-type upstreamConnections struct{ p *proxy }
+// unitCollector reads the units and their pools.
+type unitCollector struct{ p *proxy }
 
 var (
 	openDesc = prometheus.NewDesc("ghostline_upstream_connections", "Connections to units, by state.", []string{"unit", "state"}, nil)
 
 	openedDesc = prometheus.NewDesc("ghostline_upstream_connections_opened_total", "Connections that were opened to units.", []string{"unit"}, nil)
+
+	stateDesc = prometheus.NewDesc("ghostline_unit_state", "1 for the state that a unit is in, 0 for the others.", []string{"unit", "state"}, nil)
 )
 
-func (c upstreamConnections) Describe(ch chan<- *prometheus.Desc) {
+func (c unitCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- openDesc
 	ch <- openedDesc
+	ch <- stateDesc
 }
 
-func (c upstreamConnections) Collect(ch chan<- prometheus.Metric) {
+func (c unitCollector) Collect(ch chan<- prometheus.Metric) {
+	now := time.Now()
 	for _, u := range c.p.loader.current.Load().units {
+		current := u.state(now)
+		for _, state := range unitStates {
+			value := 0.0
+			if state == current {
+				value = 1
+			}
+			ch <- prometheus.MustNewConstMetric(stateDesc, prometheus.GaugeValue, value, u.Name, state)
+		}
 		if u.endpoint == nil {
 			continue
 		}
@@ -127,7 +156,7 @@ func (c upstreamConnections) Collect(ch chan<- prometheus.Metric) {
 // unitMetrics are a unit's, found once.
 type unitMetrics struct {
 	firstByte, upstreamFirstByte prometheus.Observer
-	attempts                     map[string]prometheus.Counter
+	attempts, probes             map[string]prometheus.Counter // by result
 }
 
 // The results of an attempt.
@@ -148,9 +177,11 @@ func (m *metrics) unit(u config.Unit, model, variant string) unitMetrics {
 		firstByte:         m.firstByte.WithLabelValues(model, variant, u.Name),
 		upstreamFirstByte: m.upstreamFirstByte.WithLabelValues(model, variant, u.Name),
 		attempts:          map[string]prometheus.Counter{},
+		probes:            map[string]prometheus.Counter{},
 	}
 	for _, result := range attemptResults {
 		out.attempts[result] = m.attempts.WithLabelValues(u.Name, result)
+		out.probes[result] = m.probes.WithLabelValues(u.Name, result)
 	}
 	return out
 }
@@ -218,6 +249,15 @@ func (m *metrics) authenticated(cached bool, err error) {
 	m.auth.WithLabelValues(result).Inc()
 }
 
+// retried counts a request that asked for a retry.
+func (m *metrics) retried(allowed bool) {
+	result := "denied"
+	if allowed {
+		result = "allowed"
+	}
+	m.retries.WithLabelValues(result).Inc()
+}
+
 func (m *metrics) reload(ok bool) {
 	if ok {
 		m.reloaded.Set(1)
@@ -237,5 +277,6 @@ func (m *metrics) loaded(next *snapshot, gone []string) {
 		m.firstByte.DeletePartialMatch(label)
 		m.upstreamFirstByte.DeletePartialMatch(label)
 		m.attempts.DeletePartialMatch(label)
+		m.probes.DeletePartialMatch(label)
 	}
 }

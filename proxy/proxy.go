@@ -13,6 +13,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -46,6 +47,12 @@ type Options struct {
 	// Metrics is where the proxy's metrics are registered; nil is a registry of
 	// its own.
 	Metrics *prometheus.Registry
+	// Proxies is how many proxies share the capacity of this region's units, this
+	// one among them; 0 is this one alone. ProxiesDNS, if set, is a name with one
+	// address for each that is ready, such as a headless Service's: they are then
+	// counted all the time, from Proxies on.
+	Proxies    int
+	ProxiesDNS string
 	// DrainDelay is how long the proxy says that it is draining before it
 	// stops taking connections, so that load balancers can notice.
 	DrainDelay time.Duration
@@ -60,7 +67,12 @@ type proxy struct {
 	loader   *loader
 	stages   []func(*exchange) error
 	subjects *subjects
+	retries  retryBudget
+	peers    peers
+	vote     vote
 	readers  sync.Pool // of *sse.Reader
+	// guardWarnings are of connections that were cut.
+	guardWarnings warnings
 
 	draining    atomic.Bool
 	inFlight    atomic.Int64
@@ -83,12 +95,27 @@ func Run(ctx context.Context, opts Options) error {
 		p.loader.close()
 	}()
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return p.serve(ctx) })
-	group.Go(func() error {
-		filewatch.Watch(ctx, p.log, p.directories(), pollEvery, func() { p.loader.reload(background) })
-		return nil
-	})
+	group.Go(func() error { return p.runServers(ctx) })
+	for _, watch := range p.watches(background) {
+		group.Go(func() error { watch(ctx); return nil })
+	}
 	return group.Wait()
+}
+
+// watches are what a proxy does beside serving, each until its context is done.
+// background is for what they begin that is to go on during the drain.
+func (p *proxy) watches(background context.Context) []func(context.Context) {
+	watches := []func(context.Context){
+		func(ctx context.Context) {
+			filewatch.Watch(ctx, p.log, p.directories(), pollEvery, func() { p.loader.reload(background) })
+		},
+		p.watchHealth,
+		p.watchRegion,
+	}
+	if p.opts.ProxiesDNS != "" {
+		watches = append(watches, func(ctx context.Context) { p.peers.follow(ctx, p.log, net.DefaultResolver, p.opts.ProxiesDNS) })
+	}
+	return watches
 }
 
 // start makes a proxy with its config loaded.
@@ -128,6 +155,7 @@ func newProxy(opts Options) (*proxy, error) {
 		subjects: newSubjects(),
 		readers:  sync.Pool{New: func() any { return sse.NewReader(nil) }},
 	}
+	p.peers.set(max(1, opts.Proxies))
 	p.loader = &loader{
 		file: opts.ConfigFile, credentials: opts.CredentialsDir,
 		log: p.log, metrics: p.metrics, endpoints: map[string]*endpoint{},
@@ -137,9 +165,9 @@ func newProxy(opts Options) (*proxy, error) {
 	return p, nil
 }
 
-// serve runs the listeners. The admin port outlives the traffic ports, so that
+// runServers runs the listeners. The admin port outlives the traffic ports, so that
 // a drain can be watched.
-func (p *proxy) serve(ctx context.Context) error {
+func (p *proxy) runServers(ctx context.Context) error {
 	group, failed := errgroup.WithContext(context.WithoutCancel(ctx))
 	traffic, stopTraffic := context.WithCancel(failed)
 	admin, stopAdmin := context.WithCancel(failed)
@@ -174,7 +202,7 @@ func (p *proxy) drain(failed context.Context) {
 
 func (p *proxy) trafficServers() []*httpserver.Server {
 	return p.opts.Listeners.Traffic(httpserver.Server{
-		Handler: p, Log: p.log, ConnState: p.countConnection,
+		Handler: p, Log: p.log, ConnState: p.countConnection, ConnContext: withConn,
 		Drain: func() time.Duration { return time.Duration(p.loader.current.Load().config.Timeouts.Total) },
 	})
 }

@@ -21,7 +21,9 @@ func refusal(u *unit, status int, header textproto.MIMEHeader, body []byte) erro
 	case 401, 403, 404:
 		return unitMisconfigured(fmt.Errorf("%w: its url or credential is wrong", cause))
 	case 429, 503:
-		return unitRefused(cause, retryAfter(header, time.Now()))
+		e := unitRefused(cause, retryAfter(header, time.Now()))
+		e.cool = e.retryAfter
+		return e
 	}
 	return upstreamFailed(cause)
 }
@@ -63,6 +65,10 @@ func (a *answer) failure(err error) error {
 		return e
 	}
 	switch cause := context.Cause(a.ctx); {
+	case errors.Is(cause, errGivenUp):
+		e := tooLate(fmt.Errorf("unit %s: %w", a.x.unit.Name, errGivenUp))
+		e.again = always // the retry is taken already
+		return e
 	case errors.Is(cause, errTooLate):
 		return tooLate(fmt.Errorf("unit %s: %w", a.x.unit.Name, errTooLate))
 	case cause != nil:

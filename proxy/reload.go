@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"maps"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -107,6 +108,9 @@ func (l *loader) take(ctx context.Context, data []byte) (taken bool, err error) 
 	if current := l.current.Load(); next.auth == nil && current != nil && current.auth != nil {
 		l.reportWaiting(next.hash)
 		return false, nil
+	}
+	for _, network := range cfg.TrustedEdges {
+		next.edges = append(next.edges, netip.MustParsePrefix(network).Masked()) // the config is valid
 	}
 	l.addUnits(next, in)
 	next.link()

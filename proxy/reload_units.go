@@ -21,7 +21,10 @@ const maxCredential = 8 << 10
 func (l *loader) addUnits(s *snapshot, in *inputs) {
 	for i, cfg := range s.config.Units {
 		model, variant, _ := strings.Cut(cfg.Serves, "/")
-		u := &unit{Unit: cfg, metrics: l.metrics.unit(cfg, model, variant)}
+		u := &unit{
+			Unit: cfg, metrics: l.metrics.unit(cfg, model, variant),
+			probed: s.config.HealthProbe != nil && cfg.Region == s.config.Region,
+		}
 		err := s.config.CheckUnit(i)
 		if err == nil {
 			err = l.ready(u, time.Duration(s.config.Timeouts.Connect), in)
@@ -99,9 +102,9 @@ func (l *loader) endpoint(u *unit, connect time.Duration, in *inputs) (*endpoint
 	if err != nil {
 		return nil, err
 	}
-	e := &endpoint{pool: pool, trust: trust, inFlight: new(atomic.Int64)}
+	e := &endpoint{pool: pool, trust: trust, inFlight: new(atomic.Int64), bucket: newBucket(u.Capacity)}
 	if last != nil {
-		e.inFlight = last.inFlight
+		e.inFlight, e.bucket = last.inFlight, last.bucket
 	}
 	l.endpoints[place] = e
 	return e, nil

@@ -27,29 +27,39 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		// connection is lost.
 		w.Header().Set("Connection", "close")
 	}
+	if authenticated := p.serve(w, r); !authenticated && r.Context().Err() != nil {
+		p.strangerLeft(r.Context())
+	}
+}
+
+// serve answers a request and says whether that was authenticated.
+func (p *proxy) serve(w http.ResponseWriter, r *http.Request) bool {
 	switch r.URL.Path {
 	case "/readyz":
 		p.readyz(w, r)
-		return
+		return false
+	case "/regionz":
+		p.regionz(w, r)
+		return false
 	case "/v1/models":
-		p.serveModels(w, r)
-		return
+		return p.serveModels(w, r)
 	}
 	f, engine, ok := completionForm(r.URL.Path)
 	switch {
 	case !ok:
 		p.refuse(w, r, notFound("path_not_found", "this path is not known; completions are at /v1/completions, "+
 			"/v1/engines/{model}/completions and /v1/fim/completions, the models at /v1/models"))
+		return false
 	case r.Method != http.MethodPost:
 		p.refuse(w, r, wrongMethod(r.Method, http.MethodPost))
-	default:
-		p.serveCompletion(w, r, f, engine)
+		return false
 	}
+	return p.serveCompletion(w, r, f, engine)
 }
 
 // serveCompletion takes a completion request through the stages to its one
-// outcome.
-func (p *proxy) serveCompletion(w http.ResponseWriter, r *http.Request, f form, engine string) {
+// outcome, and says whether it was authenticated.
+func (p *proxy) serveCompletion(w http.ResponseWriter, r *http.Request, f form, engine string) bool {
 	x := p.begin(w, r, f, engine)
 	err := p.protect(func() error { return p.complete(r.Context(), w, x) })
 	// Whatever else went wrong, nobody waits for it. A time limit of ours is no
@@ -61,6 +71,7 @@ func (p *proxy) serveCompletion(w http.ResponseWriter, r *http.Request, f form, 
 	if err != nil {
 		p.fail(w, r, x, err)
 	}
+	return x.claims != nil
 }
 
 // begin makes the exchange and loads the snapshot that it keeps to its end.
@@ -95,7 +106,7 @@ func (p *proxy) complete(ctx context.Context, w http.ResponseWriter, x *exchange
 	defer p.close(a)
 	x.body = nil // nothing is tried again
 	err = p.stream(w, a)
-	x.unit.attempted(resultOf(err))
+	p.attempted(x, err)
 	return err
 }
 
@@ -197,11 +208,12 @@ func setRequestID(header http.Header, id string) {
 	header["X-Github-Request-Id"] = []string{id}
 }
 
-// serveModels lists the models that the subject may use.
-func (p *proxy) serveModels(w http.ResponseWriter, r *http.Request) {
+// serveModels lists the models that the subject may use, and says whether there
+// was one.
+func (p *proxy) serveModels(w http.ResponseWriter, r *http.Request) (authenticated bool) {
 	if r.Method != http.MethodGet {
 		p.refuse(w, r, wrongMethod(r.Method, http.MethodGet))
-		return
+		return false
 	}
 	httpserver.LeaveBody(w, r)
 	x := p.begin(w, r, nil, "")
@@ -209,11 +221,12 @@ func (p *proxy) serveModels(w http.ResponseWriter, r *http.Request) {
 	for _, stage := range []func(*exchange) error{p.admit, p.authenticate} {
 		if err := stage(x); err != nil {
 			writeError(w, x.id, asClientError(err))
-			return
+			return x.claims != nil
 		}
 	}
 	setRequestID(w.Header(), x.id)
 	writeJSON(w, http.StatusOK, x.modelList())
+	return true
 }
 
 // readyz says whether this proxy should be sent requests. While draining it is
@@ -227,9 +240,31 @@ func (p *proxy) readyz(w http.ResponseWriter, r *http.Request) {
 	case p.loader.current.Load().auth == nil:
 		status, text = http.StatusServiceUnavailable, errNoKeys.Error()+"\n"
 	}
+	writeText(w, status, text)
+}
+
+// regionz says whether clients should be sent to this region: what a load
+// balancer or DNS of several regions asks. That this proxy drains does not change
+// it, since the region's others go on.
+func (p *proxy) regionz(w http.ResponseWriter, r *http.Request) {
+	httpserver.LeaveBody(w, r)
+	region := p.vote.status()
+	text := region.Vote
+	if region.Problem != "" {
+		text += ": " + region.Problem
+	}
+	status := http.StatusServiceUnavailable
+	if region.Vote == string(voteUp) {
+		status = http.StatusOK
+	}
+	writeText(w, status, text+"\n")
+}
+
+func writeText(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_, _ = w.Write([]byte(text))
+	_, _ = w.Write([]byte(text)) // an error means that the client is gone
 }
 
 // adminHandler is everything on the admin port.
@@ -237,6 +272,7 @@ func (p *proxy) adminHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
 	mux.HandleFunc("GET /readyz", p.readyz)
+	mux.HandleFunc("GET /regionz", p.regionz)
 	mux.HandleFunc("GET /statusz", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, p.status()) })
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"net/netip"
 	"net/url"
 	"slices"
 	"sync/atomic"
@@ -11,6 +12,7 @@ import (
 	"github.com/ghostline-dev/ghostline/proxy/config"
 	"github.com/ghostline-dev/ghostline/proxy/provider"
 	"github.com/ghostline-dev/ghostline/proxy/upstream"
+	"golang.org/x/time/rate"
 )
 
 // snapshot is a config made ready to serve. A request loads it once and keeps
@@ -22,11 +24,14 @@ type snapshot struct {
 	loaded time.Time
 	models map[string]*model // by name and by alias
 	units  []*unit
+	// variants are those of all models.
+	variants []*variant
 	// auth is nil until the issuer's keys are known.
 	auth   *auth.Authenticator
 	keys   []byte // the key set that auth was made of
 	keyIDs []string
 	denied map[string]bool // subjects
+	edges  []netip.Prefix  // trusted
 }
 
 // model is a logical model.
@@ -41,6 +46,8 @@ type variant struct {
 	model    *model
 	fallback *variant
 	units    []*unit // as they are to be tried: by region, then by priority
+	// regions are the same units by region, alike by region and priority.
+	regions, alike [][]*unit
 }
 
 // unit is one piece of capacity as this config describes it.
@@ -52,19 +59,27 @@ type unit struct {
 	credential string
 	endpoint   *endpoint
 	metrics    unitMetrics
+	// probed says that it is asked for a completion now and then, see probe.go.
+	probed bool
 	// problem says why the unit is left out; empty if it serves.
 	problem string
 }
 
-// endpoint is what outlives a config: a unit's connections and counts. Units of
+// endpoint is what outlives a config: a unit's connections, counts and health. Units of
 // successive configs that reach the same place in the same way share it.
 type endpoint struct {
 	pool *upstream.Pool
 	// trust is how the unit's certificate is checked; with another one, new
 	// connections must be made.
 	trust string
-	// inFlight is shared with the endpoint that this one replaced.
+	// inFlight and bucket are shared with the endpoint that this one replaced.
 	inFlight *atomic.Int64
+	bucket   *rate.Limiter // of requests a second; see [proxy.bucket]
+
+	health     upstream.Health
+	firstBytes upstream.FirstBytes
+	// slow has bit s set while the unit is slow with requests of upstream.Size s.
+	slow atomic.Uint32
 	// misconfigured is set while the unit answers that it is not meant.
 	misconfigured atomic.Bool
 	warnings      warnings
@@ -72,12 +87,15 @@ type endpoint struct {
 
 // link connects models, variants and units by their names, in a valid config.
 func (s *snapshot) link() {
-	s.models = map[string]*model{}
+	s.models, s.variants = map[string]*model{}, nil
 	for i := range s.config.Models {
 		m := &model{Model: s.config.Models[i]}
 		byName := map[string]*variant{}
 		for _, v := range m.Variants {
 			linked := &variant{Variant: v, model: m, units: s.unitsOf(m.Name + "/" + v.Name)}
+			linked.regions = groups(linked.units, func(a, b *unit) bool { return a.Region == b.Region })
+			linked.alike = groups(linked.units, func(a, b *unit) bool { return a.Region == b.Region && a.Priority == b.Priority })
+			s.variants = append(s.variants, linked)
 			m.variants = append(m.variants, linked)
 			byName[v.Name] = linked
 		}
@@ -107,6 +125,18 @@ func (s *snapshot) unitsOf(serves string) []*unit {
 		return a.Priority - b.Priority
 	})
 	return units
+}
+
+// groups splits units where two that follow each other are not the same.
+func groups(units []*unit, same func(a, b *unit) bool) (out [][]*unit) {
+	for i, u := range units {
+		if i == 0 || !same(units[i-1], u) {
+			out = append(out, nil)
+		}
+		last := &out[len(out)-1]
+		*last = append(*last, u)
+	}
+	return out
 }
 
 // tellsCredential says whether everybody on the way to the unit can read its

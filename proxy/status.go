@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ghostline-dev/ghostline/internal/service"
+	"github.com/ghostline-dev/ghostline/proxy/upstream"
 )
 
 // Status is what GET /statusz on the admin port answers, in JSON.
@@ -18,11 +19,14 @@ type Status struct {
 	Region     string    `json:"region"`
 	Loaded     time.Time `json:"loaded"`
 	// Keys are the ids of the token issuer's keys; none before they are known.
-	Keys        []string     `json:"keys"`
-	Draining    bool         `json:"draining"`
-	InFlight    int64        `json:"inFlight"`
-	Connections int64        `json:"connections"` // of clients
-	Units       []UnitStatus `json:"units"`
+	Keys        []string `json:"keys"`
+	Draining    bool     `json:"draining"`
+	InFlight    int64    `json:"inFlight"`
+	Connections int64    `json:"connections"` // of clients
+	// ReadyProxies is how many proxies share the units' capacity.
+	ReadyProxies int64        `json:"readyProxies"`
+	RegionVote   RegionStatus `json:"regionVote"`
+	Units        []UnitStatus `json:"units"`
 }
 
 // UnitStatus is one unit in a Status.
@@ -30,13 +34,16 @@ type UnitStatus struct {
 	Name   string `json:"name"`
 	Region string `json:"region"`
 	Serves string `json:"serves"`
-	// State is "active"; "misconfigured" if it last answered 401, 403 or 404; or
-	// "left_out" for the reason in Problem.
-	State       string `json:"state"`
-	Problem     string `json:"problem,omitempty"`
-	InFlight    int64  `json:"inFlight"`
-	Connections int    `json:"connections"` // open
-	Opened      int    `json:"opened"`      // connections, ever
+	// State is "active"; "slow" if it is much slower than its peers; "cooling" if
+	// it asked to be left alone, or "ejected" if it failed too often, until Until;
+	// "misconfigured" if it last answered 401, 403 or 404; or "left_out" for the
+	// reason in Problem.
+	State       string    `json:"state"`
+	Until       time.Time `json:"until,omitzero"`
+	Problem     string    `json:"problem,omitempty"`
+	InFlight    int64     `json:"inFlight"`
+	Connections int       `json:"connections"` // open
+	Opened      int       `json:"opened"`      // connections, ever
 }
 
 func (p *proxy) status() Status {
@@ -50,6 +57,9 @@ func (p *proxy) status() Status {
 		Draining:    p.draining.Load(),
 		InFlight:    p.inFlight.Load(),
 		Connections: p.connections.Load(),
+
+		ReadyProxies: p.peers.ready(),
+		RegionVote:   p.vote.status(),
 	}
 	if s.config.Route != nil {
 		out.Generation = s.config.Route.Generation
@@ -61,18 +71,44 @@ func (p *proxy) status() Status {
 }
 
 func (u *unit) status() UnitStatus {
-	out := UnitStatus{Name: u.Name, Region: u.Region, Serves: u.Serves, State: "active"}
-	switch {
-	case u.problem != "":
-		out.State, out.Problem = "left_out", u.problem
-	case u.endpoint.misconfigured.Load():
-		out.State = "misconfigured"
-	}
+	out := UnitStatus{Name: u.Name, Region: u.Region, Serves: u.Serves, Problem: u.problem, State: u.state(time.Now())}
 	if u.endpoint != nil {
 		stats := u.endpoint.pool.Stats()
 		out.InFlight, out.Connections, out.Opened = u.endpoint.inFlight.Load(), stats.Open, stats.Opened
+		_, out.Until = u.endpoint.health.State(time.Now())
 	}
 	return out
+}
+
+// The states of a unit, as metrics and the status name them.
+const (
+	stateActive        = "active"
+	stateSlow          = "slow"
+	stateCooling       = "cooling"
+	stateEjected       = "ejected"
+	stateMisconfigured = "misconfigured"
+	stateLeftOut       = "left_out"
+)
+
+var unitStates = []string{stateActive, stateSlow, stateCooling, stateEjected, stateMisconfigured, stateLeftOut}
+
+// state is the unit's state, the one that tells most if it is in several.
+func (u *unit) state(now time.Time) string {
+	if u.problem != "" {
+		return stateLeftOut
+	}
+	health, _ := u.endpoint.health.State(now)
+	switch {
+	case u.endpoint.misconfigured.Load():
+		return stateMisconfigured
+	case health == upstream.Ejected, health == upstream.OnTrial:
+		return stateEjected
+	case health == upstream.Cooling:
+		return stateCooling
+	case u.endpoint.slow.Load() != 0:
+		return stateSlow
+	}
+	return stateActive
 }
 
 // modelList is the answer to GET /v1/models, in OpenAI's form.

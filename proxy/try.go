@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"sync/atomic"
 	"time"
+
+	"github.com/ghostline-dev/ghostline/proxy/upstream"
 )
 
 const (
@@ -15,9 +17,12 @@ const (
 	warnEvery = 10 * time.Second
 )
 
-// try asks units until one answers, or no other try is allowed: not once a
-// unit has done work, and not for a client that is gone.
+// try asks units until one answers, or no other try is allowed: not for a client
+// that is gone, and only within the retry budget once a unit may have worked.
 func (p *proxy) try(ctx context.Context, x *exchange) (*answer, error) {
+	x.size = upstream.SizeOf(len(x.body))
+	x.giveUp = func() bool { return p.mayGiveUp(x) }
+	p.retries.request(time.Now())
 	var failure error
 	for range maxTries {
 		if ctx.Err() != nil {
@@ -36,14 +41,38 @@ func (p *proxy) try(ctx context.Context, x *exchange) (*answer, error) {
 		if err == nil {
 			return a, nil
 		}
+		p.attempted(x, err)
 		p.logTry(x, err)
 		x.leaveUnit()
 		failure = err
-		if e, ok := errors.AsType[*clientError](err); !ok || !e.again {
+		if !p.mayRetry(err) {
 			return nil, err
 		}
 	}
 	return nil, failure
+}
+
+// mayRetry says whether another unit may be tried after err.
+func (p *proxy) mayRetry(err error) bool {
+	e, ok := errors.AsType[*clientError](err)
+	if !ok || e.again == never {
+		return false
+	}
+	return e.again == always || p.takeRetry()
+}
+
+// takeRetry takes a retry from the budget.
+func (p *proxy) takeRetry() bool {
+	allowed := p.retries.take(time.Now())
+	p.metrics.retried(allowed)
+	return allowed
+}
+
+// mayGiveUp says whether the unit, which has not answered in half of the time
+// that was left, is to be left for another one: it may hang for good. It runs
+// while the request waits.
+func (p *proxy) mayGiveUp(x *exchange) bool {
+	return len(x.tried) < maxTries && p.hasOther(x) && p.takeRetry()
 }
 
 // logTry logs a try that failed, although another one may yet answer: a unit

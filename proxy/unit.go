@@ -2,8 +2,13 @@ package proxy
 
 import (
 	"errors"
+	"math/rand/v2"
 	"slices"
 	"time"
+
+	"github.com/ghostline-dev/ghostline/proxy/config"
+	"github.com/ghostline-dev/ghostline/proxy/upstream"
+	"golang.org/x/time/rate"
 )
 
 var errNoUnit = errors.New("no unit of the variant is free and not tried yet")
@@ -12,78 +17,200 @@ var errNoUnit = errors.New("no unit of the variant is free and not tried yet")
 // about as long.
 const retryWhenFull = time.Second
 
-// pickUnit finds the next unit to try and takes a place on it: in the order of
-// regions and priorities, the less loaded of those alike, none twice. When the
-// variant's units are used up, its fallback's follow.
+// standing is how a unit stands for a request, the best first.
+type standing int
+
+const (
+	fit      standing = iota
+	slow              // much slower than its peers: asked when no other is left
+	ejected           // asked only when there is nothing else to lose
+	notToAsk          // full, or it asked to be left alone
+)
+
+// pickUnit finds the next unit to try and takes a place on it, none twice: in
+// the order of regions and priorities, the less loaded of two of those alike. When
+// the variant's units are used up, its fallback's follow, and when those are too,
+// the ejected ones: one that failed may have recovered, and nobody else is left.
 func (p *proxy) pickUnit(x *exchange) error {
-	for v := x.variant; v != nil; v = v.fallback {
-		for u := x.nextUnit(v); u != nil; u = x.nextUnit(v) {
-			if x.take(u) {
-				x.variant = v
-				return nil
+	now := time.Now()
+	for v := x.wanted; v != nil; v = v.fallback {
+		if p.takeOne(x, v, fit, now) || p.takeOne(x, v, slow, now) {
+			x.variant = v
+			return nil
+		}
+	}
+	for v := x.wanted; v != nil; v = v.fallback {
+		if p.takeOne(x, v, ejected, now) {
+			x.variant = v
+			return nil
+		}
+	}
+	return noCapacity(errNoUnit, x.comeAgain(now))
+}
+
+// takeOne takes a place on the first unit of the variant that stands so.
+func (p *proxy) takeOne(x *exchange, v *variant, want standing, now time.Time) bool {
+	for _, alike := range v.alike {
+		// A place that is seen free may be gone when it is to be taken; the unit
+		// then no longer stands so.
+		for u := p.choose(x, alike, want, now); u != nil; u = p.choose(x, alike, want, now) {
+			if p.take(x, u, want, now) {
+				return true
 			}
 		}
 	}
-	return noCapacity(errNoUnit, retryWhenFull)
+	return false
 }
 
-// nextUnit is the least loaded unit among the first that are alike and open to
-// this request.
-func (x *exchange) nextUnit(v *variant) *unit {
-	var best *unit
-	for _, u := range v.units {
-		if best != nil && (u.Region != best.Region || u.Priority != best.Priority) {
-			return best
-		}
-		if slices.Contains(x.tried, u) || u.isFull() {
-			continue
-		}
-		if best == nil || u.load() < best.load() {
-			best = u
+// hasOther says whether there is a unit for another try that is well.
+func (p *proxy) hasOther(x *exchange) bool {
+	now := time.Now()
+	for v := x.wanted; v != nil; v = v.fallback {
+		for _, u := range v.units {
+			if !slices.Contains(x.tried, u) && p.standing(x, u, now) <= slow {
+				return true
+			}
 		}
 	}
-	return best
+	return false
 }
 
-func (u *unit) isFull() bool {
-	return u.Capacity.InFlight > 0 && u.endpoint.inFlight.Load() >= int64(u.Capacity.InFlight)
+// choose returns the less loaded of two units, drawn from those that stand as is
+// wanted; nil if there is none. To look at two is nearly as good as to look at
+// all, and unlike that does not send everybody to the unit that just became free
+// (Mitzenmacher, "The Power of Two Choices in Randomized Load Balancing").
+func (p *proxy) choose(x *exchange, alike []*unit, want standing, now time.Time) *unit {
+	var drawn [2]*unit
+	seen := 0
+	for _, u := range alike {
+		if slices.Contains(x.tried, u) || p.standing(x, u, now) != want {
+			continue
+		}
+		seen++
+		// Reservoir sampling: every unit is as likely as any other to be drawn.
+		if seen <= len(drawn) {
+			drawn[seen-1] = u
+		} else if i := rand.IntN(seen); i < len(drawn) {
+			drawn[i] = u
+		}
+	}
+	first, second := drawn[0], drawn[1]
+	if second == nil || p.lessLoaded(first, second) {
+		return first
+	}
+	return second
 }
 
-// load is how full the unit is, against its capacity if it has one.
-func (u *unit) load() float64 {
-	return float64(u.endpoint.inFlight.Load()) / float64(max(1, u.Capacity.InFlight))
+// lessLoaded says whether a is less loaded than b: against what they can take, if
+// that is known of both. Of two that are loaded alike either may be.
+func (p *proxy) lessLoaded(a, b *unit) bool {
+	loadA, loadB := float64(a.endpoint.inFlight.Load()), float64(b.endpoint.inFlight.Load())
+	if a.Capacity.InFlight > 0 && b.Capacity.InFlight > 0 {
+		loadA /= float64(p.peers.places(a.Capacity.InFlight))
+		loadB /= float64(p.peers.places(b.Capacity.InFlight))
+	}
+	return loadA < loadB || loadA == loadB && rand.IntN(2) == 0
+}
+
+// standing is how u stands for this request.
+func (p *proxy) standing(x *exchange, u *unit, now time.Time) standing {
+	e := u.endpoint
+	state, _ := e.health.State(now)
+	switch {
+	case state == upstream.Cooling, p.isFull(u, now):
+		return notToAsk
+	case state == upstream.Ejected, state == upstream.OnTrial && u.probed:
+		return ejected
+	case e.slow.Load()&(1<<x.size) != 0:
+		return slow
+	}
+	return fit
+}
+
+func (p *proxy) isFull(u *unit, now time.Time) bool {
+	if u.Capacity.InFlight > 0 && u.endpoint.inFlight.Load() >= p.peers.places(u.Capacity.InFlight) {
+		return true
+	}
+	return u.Capacity.RequestsPerSecond > 0 && p.bucket(u).TokensAt(now) < 1
+}
+
+func newBucket(c config.Capacity) *rate.Limiter {
+	return rate.NewLimiter(rate.Limit(c.RequestsPerSecond), burst(c.RequestsPerSecond))
+}
+
+// bucket bounds the requests a second to u by this proxy's share of them.
+func (p *proxy) bucket(u *unit) *rate.Limiter {
+	bucket, share := u.endpoint.bucket, p.peers.rate(u.Capacity.RequestsPerSecond)
+	if bucket.Limit() != rate.Limit(share) {
+		bucket.SetLimit(rate.Limit(share))
+		bucket.SetBurst(burst(share))
+	}
+	return bucket
 }
 
 // take takes a place on u, unless others have taken the last one.
-func (x *exchange) take(u *unit) bool {
-	for taken := false; !taken; {
-		n := u.endpoint.inFlight.Load()
-		if u.Capacity.InFlight > 0 && n >= int64(u.Capacity.InFlight) {
+func (p *proxy) take(x *exchange, u *unit, as standing, now time.Time) bool {
+	if !p.takePlace(u) {
+		return false
+	}
+	x.unit = u
+	if state, _ := u.endpoint.health.State(now); as != ejected && state == upstream.OnTrial {
+		x.onTrial = u.endpoint.health.TakeTrial()
+		if !x.onTrial {
+			x.leaveUnit()
 			return false
 		}
-		taken = u.endpoint.inFlight.CompareAndSwap(n, n+1)
 	}
-	x.unit, x.served = u, u
+	if u.Capacity.RequestsPerSecond > 0 && !p.bucket(u).AllowN(now, 1) {
+		x.leaveUnit()
+		return false
+	}
+	x.served = u
 	x.tried = append(x.tried, u)
 	return true
 }
 
-// leaveUnit gives the place on the unit back, if the request holds one.
-func (x *exchange) leaveUnit() {
-	if x.unit != nil {
-		x.unit.endpoint.inFlight.Add(-1)
-		x.unit = nil
+// takePlace counts one more in flight, if there is a place.
+func (p *proxy) takePlace(u *unit) bool {
+	places := p.peers.places(u.Capacity.InFlight)
+	for {
+		n := u.endpoint.inFlight.Load()
+		if u.Capacity.InFlight > 0 && n >= places {
+			return false
+		}
+		if u.endpoint.inFlight.CompareAndSwap(n, n+1) {
+			return true
+		}
 	}
 }
 
-// attempted counts an attempt, and remembers a unit that is set up wrongly until
-// it answers.
-func (u *unit) attempted(result string) {
-	u.metrics.attempts[result].Inc()
-	switch result {
-	case attemptMisconfigured:
-		u.endpoint.misconfigured.Store(true)
-	case attemptOK:
-		u.endpoint.misconfigured.Store(false)
+// leaveUnit gives the place on the unit back, if the request holds one.
+func (x *exchange) leaveUnit() {
+	if x.unit == nil {
+		return
 	}
+	x.unit.endpoint.inFlight.Add(-1)
+	if x.onTrial {
+		x.unit.endpoint.health.EndTrial()
+		x.onTrial = false
+	}
+	x.unit = nil
+}
+
+// comeAgain is when a client may try again: once the first of the units that
+// asked to be left alone may be asked, if all did.
+func (x *exchange) comeAgain(now time.Time) time.Duration {
+	var first time.Duration
+	for v := x.wanted; v != nil; v = v.fallback {
+		for _, u := range v.units {
+			state, until := u.endpoint.health.State(now)
+			if state != upstream.Cooling {
+				return retryWhenFull
+			}
+			if wait := until.Sub(now); first == 0 || wait < first {
+				first = wait
+			}
+		}
+	}
+	return max(first, retryWhenFull)
 }

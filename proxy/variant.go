@@ -15,7 +15,8 @@ func (p *proxy) pickVariant(x *exchange) error {
 	if x.model.Split.By == config.SplitByRequest {
 		key = x.id
 	}
-	x.variant = x.model.choose(key)
+	x.wanted = x.model.choose(key)
+	x.variant = x.wanted
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"runtime/debug"
 	"time"
@@ -22,12 +23,18 @@ func command() service.Command {
 		Flags: func(set *flag.FlagSet) {
 			set.StringVar(&opts.ConfigFile, "config", "", "`FILE` with the config (YAML or JSON); it is read again when it changes")
 			set.StringVar(&opts.CredentialsDir, "credentials", "", "`DIR` with the units' credentials, a file each")
+			set.IntVar(&opts.Proxies, "proxies", 1, "`N` proxies, this one among them, share the capacity of the region's units")
+			set.StringVar(&opts.ProxiesDNS, "proxies-dns", "",
+				"`HOST` that resolves to the region's ready proxies, as a headless Service does; they are counted all the time")
 			set.DurationVar(&opts.DrainDelay, "drain-delay", 4*time.Second,
 				"`TIME` between saying that it drains and taking no more connections, for load balancers to notice")
 		},
 		Check: func() error {
 			if opts.ConfigFile == "" {
 				return errors.New("-config is missing; name the proxy's config file")
+			}
+			if opts.Proxies < 1 {
+				return fmt.Errorf("-proxies is %d; it must be at least 1", opts.Proxies)
 			}
 			return nil
 		},

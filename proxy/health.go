@@ -1,0 +1,105 @@
+package proxy
+
+import (
+	"context"
+	"time"
+
+	"github.com/ghostline-dev/ghostline/proxy/upstream"
+)
+
+// compareEvery is how often units are compared with their peers.
+const compareEvery = time.Second
+
+// attempted counts a request's attempt at its unit, and takes from its end what
+// it says of the unit's health.
+func (p *proxy) attempted(x *exchange, err error) {
+	x.unit.metrics.attempts[resultOf(err)].Inc()
+	p.judge(x, err)
+}
+
+// judge takes from the end of an attempt what it says of the unit's health. That
+// a client cancelled says nothing, unless it was left waiting for longer than
+// nearly everybody.
+func (p *proxy) judge(x *exchange, err error) {
+	now := time.Now()
+	e := x.unit.endpoint
+	switch result := resultOf(err); result {
+	case attemptOK:
+		e.misconfigured.Store(false)
+		p.answered(x, now)
+	case attemptInvalid:
+		p.answered(x, now)
+	case attemptRefused:
+		if refused := asClientError(err); refused.cool > 0 {
+			e.health.Cool(now, now.Add(refused.cool))
+		}
+	case attemptCancelled:
+		if x.ask.stream && x.phase == phaseWait && e.firstBytes.Late(x.size, now.Sub(x.asked)) {
+			p.failed(x.unit, "cancelled late", now)
+		}
+	case attemptTimeout:
+		if x.hadItsTime(now) {
+			p.failed(x.unit, result, now)
+		}
+	case attemptMisconfigured:
+		e.misconfigured.Store(true)
+		p.failed(x.unit, result, now)
+	default:
+		p.failed(x.unit, result, now)
+	}
+	if x.ask.stream && x.phase == phaseStream {
+		e.firstBytes.Add(x.size, x.firstByte.Sub(x.asked), x.firstByte)
+	}
+}
+
+// hadItsTime says whether a unit that was too late had a good part of the time
+// there is: the tries before it may have used that up.
+func (x *exchange) hadItsTime(now time.Time) bool {
+	return x.phase == phaseStream || !x.ask.stream || now.Sub(x.asked) > time.Duration(x.snapshot.config.Timeouts.FirstByte)/3
+}
+
+func (p *proxy) answered(x *exchange, now time.Time) {
+	answered := x.unit.endpoint.health.Answered
+	if x.isProbe {
+		answered = x.unit.endpoint.health.Probed
+	}
+	if isBack := answered(now); isBack {
+		p.log.Info("a unit is back", "unit", x.unit.Name)
+	}
+}
+
+func (p *proxy) failed(u *unit, result string, now time.Time) {
+	if ejected := u.endpoint.health.Failed(now); ejected > 0 {
+		p.log.Warn("a unit is ejected: it failed several times in a row", "unit", u.Name, "for", ejected.String(), "last", result)
+	}
+}
+
+// watchHealth compares units with their peers until ctx is done.
+func (p *proxy) watchHealth(ctx context.Context) {
+	tick := time.NewTicker(compareEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case now := <-tick.C:
+			p.loader.current.Load().findSlow(now)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// findSlow marks the units that are much slower than the others of their variant
+// and region.
+func (s *snapshot) findSlow(now time.Time) {
+	for _, v := range s.variants {
+		for _, units := range v.regions {
+			times := make([]*upstream.FirstBytes, len(units))
+			for i, u := range units {
+				times[i] = &u.endpoint.firstBytes
+			}
+			for i, slow := range upstream.SlowUnits(times, now) {
+				units[i].endpoint.slow.Store(slow)
+			}
+		}
+	}
+}

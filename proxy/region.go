@@ -1,0 +1,166 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/ghostline-dev/ghostline/proxy/upstream"
+)
+
+const (
+	// voteEvery is how often the region is looked at if its units are not probed.
+	voteEvery = 10 * time.Second
+	// downAfter so many failures in a row the region is voted out, and upAfter so
+	// long without one it is back: DNS answers live for a while, and a region that
+	// comes and goes costs everybody more than one that stays away.
+	downAfter = 3
+	upAfter   = time.Minute
+)
+
+// vote is what this proxy thinks of its region: whether clients should be sent
+// here rather than to another one. Saturation is no reason against it.
+type vote struct {
+	mu       sync.Mutex
+	state    voteState
+	since    time.Time // of the state
+	failures int       // in a row
+	wellFrom time.Time // of the checks that passed in a row
+	problem  error     // of the last check
+}
+
+type voteState string
+
+const (
+	voteUnknown voteState = "unknown" // no check has passed yet
+	voteUp      voteState = "up"
+	voteDown    voteState = "down"
+)
+
+// check takes the result of a check and returns whether that changed the vote.
+func (v *vote) check(now time.Time, problem error) (changed bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	next := v.next(now, problem)
+	v.problem = problem
+	if changed = next != v.stateNow(); changed {
+		v.state, v.since = next, now
+	}
+	return changed
+}
+
+// next counts the check and returns the state that follows.
+func (v *vote) next(now time.Time, problem error) voteState {
+	if problem != nil {
+		v.failures++
+		v.wellFrom = time.Time{}
+		if v.failures >= downAfter {
+			return voteDown
+		}
+		return v.stateNow()
+	}
+	v.failures = 0
+	if v.wellFrom.IsZero() {
+		v.wellFrom = now
+	}
+	if v.state != voteDown || now.Sub(v.wellFrom) >= upAfter {
+		return voteUp
+	}
+	return voteDown
+}
+
+func (v *vote) stateNow() voteState {
+	if v.state == "" {
+		return voteUnknown
+	}
+	return v.state
+}
+
+// RegionStatus is the region's vote in a Status.
+type RegionStatus struct {
+	// Vote is "up", "down", or "unknown" before the first check passed.
+	Vote  string    `json:"vote"`
+	Since time.Time `json:"since,omitzero"`
+	// Problem is what the last check found, if anything.
+	Problem string `json:"problem,omitempty"`
+}
+
+func (v *vote) status() RegionStatus {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	out := RegionStatus{Vote: string(v.stateNow()), Since: v.since}
+	if v.problem != nil {
+		out.Problem = v.problem.Error()
+	}
+	return out
+}
+
+// watchRegion probes the units and keeps the vote until ctx is done.
+func (p *proxy) watchRegion(ctx context.Context) {
+	for ctx.Err() == nil {
+		s, began := p.loader.current.Load(), time.Now()
+		every := voteEvery
+		if s.config.HealthProbe != nil {
+			every = time.Duration(s.config.HealthProbe.Interval)
+			p.probeUnits(ctx, s)
+		}
+		if ctx.Err() == nil {
+			p.castVote(p.loader.current.Load(), began.Add(-every))
+		}
+		select {
+		case <-time.After(time.Until(began.Add(every))):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// castVote checks the region. A unit that is probed must have answered since a
+// time.
+func (p *proxy) castVote(s *snapshot, since time.Time) {
+	now := time.Now()
+	problem := s.regionProblem(now, since)
+	if !p.vote.check(now, problem) {
+		return
+	}
+	switch status := p.vote.status(); status.Vote {
+	case string(voteDown):
+		p.log.Error("this region is voted out: clients should go to another", "problem", status.Problem)
+	default:
+		p.log.Info("this region is voted in")
+	}
+}
+
+var errNoLocalUnit = errors.New("no unit of this region answers")
+
+// regionProblem is what is wrong with the region, if anything is: its proxies
+// need the issuer's keys and at least one unit that answers.
+func (s *snapshot) regionProblem(now, since time.Time) error {
+	if s.auth == nil {
+		return errNoKeys
+	}
+	units := 0
+	for _, u := range s.units {
+		if u.Region != s.config.Region || u.problem != "" {
+			continue
+		}
+		units++
+		if u.answers(now, since) {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w (%d are in use)", errNoLocalUnit, units)
+}
+
+// answers says whether a unit can be thought to serve.
+func (u *unit) answers(now, since time.Time) bool {
+	switch state, _ := u.endpoint.health.State(now); {
+	case state == upstream.Cooling:
+		return true
+	case u.probed:
+		return u.endpoint.health.Heard().After(since)
+	default:
+		return state == upstream.Active
+	}
+}

@@ -35,6 +35,10 @@ type Options struct {
 	// ConfigFile is a config as package config describes it. It and the files
 	// that it names are read again whenever they change.
 	ConfigFile string
+	// LastConfigFile is the last config that was in use by every proxy; one that
+	// starts takes it if it must refuse ConfigFile. Empty if there is none; the
+	// file need not be there before it is needed.
+	LastConfigFile string
 	// CredentialsDir holds the units' credentials, a file each. Empty if no unit
 	// needs one.
 	CredentialsDir string
@@ -124,7 +128,7 @@ func start(background context.Context, opts Options) (*proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := p.loader.load(background); err != nil {
+	if err := p.loader.loadFirst(background); err != nil {
 		return nil, err
 	}
 	return p, p.watch(p.registry)
@@ -157,7 +161,7 @@ func newProxy(opts Options) (*proxy, error) {
 	}
 	p.peers.set(max(1, opts.Proxies))
 	p.loader = &loader{
-		file: opts.ConfigFile, credentials: opts.CredentialsDir,
+		file: opts.ConfigFile, lastFile: opts.LastConfigFile, credentials: opts.CredentialsDir,
 		log: p.log, metrics: p.metrics, endpoints: map[string]*endpoint{},
 		fetches: map[fetch]*fetchedKeys{}, asked: map[fetch]bool{},
 	}

@@ -33,10 +33,12 @@ const maxFile = 4 << 20
 // one, the last good one stays.
 type loader struct {
 	file        string // the config
+	lastFile    string // the last config that all proxies had in use; may be empty
 	credentials string // the directory
 	log         *slog.Logger
 	metrics     *metrics
 	current     atomic.Pointer[snapshot]
+	refused     atomic.Pointer[RefusedConfig] // the newest config, while it is not in use
 
 	mu        sync.Mutex // over everything below; held while loading
 	digest    [sha256.Size]byte
@@ -61,7 +63,8 @@ type fetchedKeys struct {
 
 // load reads everything again and swaps the snapshot if anything changed. With
 // an error, the current config stays, but not what it names: a withdrawn key or
-// a denied subject must not wait until somebody mends the new config. ctx bounds
+// a denied subject must not wait until somebody mends the new config. Without a
+// current one, the last that was good for all proxies takes its place. ctx bounds
 // the background fetch of keys, if a config asks for one.
 func (l *loader) load(ctx context.Context) error {
 	l.mu.Lock()
@@ -72,7 +75,7 @@ func (l *loader) load(ctx context.Context) error {
 	if err == nil {
 		taken, err = l.take(ctx, data)
 	}
-	l.metrics.reload(taken)
+	l.noteRefused(taken, data, err)
 	if current := l.current.Load(); !taken && current != nil {
 		// An error is about a file that the newest config may not even name, so
 		// only that config's is told.
@@ -83,6 +86,41 @@ func (l *loader) load(ctx context.Context) error {
 		return fmt.Errorf("config %s: %w", l.file, err)
 	}
 	return nil
+}
+
+// loadFirst is load for a proxy that starts. A new config that it refuses does
+// not keep it from serving by the last one: it may be one of many that are
+// started anew while that config is out.
+func (l *loader) loadFirst(ctx context.Context) error {
+	err := l.load(ctx)
+	if err == nil || l.lastFile == "" {
+		return err
+	}
+	data, lastErr := readBounded(l.lastFile)
+	if lastErr == nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		_, lastErr = l.take(ctx, data)
+	}
+	if lastErr != nil {
+		return errors.Join(err, fmt.Errorf("last config %s: %w", l.lastFile, lastErr))
+	}
+	l.log.Error("the config is refused; the last programmed one is in use", "error", err)
+	return nil
+}
+
+// noteRefused keeps what is to be told of the newest config.
+func (l *loader) noteRefused(taken bool, data []byte, err error) {
+	l.metrics.reload(taken)
+	if taken {
+		l.refused.Store(nil)
+		return
+	}
+	refused := &RefusedConfig{Hash: config.Hash(data), Problem: "it waits for the keys of its key set"}
+	if err != nil {
+		refused.Problem = err.Error()
+	}
+	l.refused.Store(refused)
 }
 
 // take makes an encoded config the current one. It does not if the config must

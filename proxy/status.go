@@ -18,6 +18,8 @@ type Status struct {
 	Generation int64     `json:"generation,omitempty"`
 	Region     string    `json:"region"`
 	Loaded     time.Time `json:"loaded"`
+	// RefusedConfig is the newest config, if another one is in use.
+	RefusedConfig *RefusedConfig `json:"refusedConfig,omitempty"`
 	// Keys are the ids of the token issuer's keys; none before they are known.
 	Keys        []string `json:"keys"`
 	Draining    bool     `json:"draining"`
@@ -27,6 +29,13 @@ type Status struct {
 	ReadyProxies int64        `json:"readyProxies"`
 	RegionVote   RegionStatus `json:"regionVote"`
 	Units        []UnitStatus `json:"units"`
+}
+
+// RefusedConfig is a config that is not in use, and why.
+type RefusedConfig struct {
+	// Hash is that of the config; that of nothing if it cannot be read.
+	Hash    string `json:"hash"`
+	Problem string `json:"problem"`
 }
 
 // UnitStatus is one unit in a Status.
@@ -58,8 +67,9 @@ func (p *proxy) status() Status {
 		InFlight:    p.inFlight.Load(),
 		Connections: p.connections.Load(),
 
-		ReadyProxies: p.peers.ready(),
-		RegionVote:   p.vote.status(),
+		RefusedConfig: p.loader.refused.Load(),
+		ReadyProxies:  p.peers.ready(),
+		RegionVote:    p.vote.status(),
 	}
 	if s.config.Route != nil {
 		out.Generation = s.config.Route.Generation

@@ -22,6 +22,8 @@ func command() service.Command {
 		Name: "proxy",
 		Flags: func(set *flag.FlagSet) {
 			set.StringVar(&opts.ConfigFile, "config", "", "`FILE` with the config (YAML or JSON); it is read again when it changes")
+			set.StringVar(&opts.LastConfigFile, "last-config", "",
+				"`FILE` with the last config that all proxies had in use, for a start at which the one in -config is refused")
 			set.StringVar(&opts.CredentialsDir, "credentials", "", "`DIR` with the units' credentials, a file each")
 			set.IntVar(&opts.Proxies, "proxies", 1, "`N` proxies, this one among them, share the capacity of the region's units")
 			set.StringVar(&opts.ProxiesDNS, "proxies-dns", "",

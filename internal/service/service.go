@@ -4,7 +4,6 @@ package service
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"flag"
 	"fmt"
@@ -15,6 +14,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"sync"
 	"syscall"
 
 	"github.com/ghostline-dev/ghostline/internal/httpserver"
@@ -89,19 +89,33 @@ func (c Command) Exec(ctx context.Context, args []string, stdout, stderr io.Writ
 			return c.fail(stderr, exitUsage, err)
 		}
 	}
-	listeners, err := f.listen()
+	listeners, cert, err := f.listen()
 	if err != nil {
 		return c.fail(stderr, exitUsage, err)
 	}
 	log := slog.New(slog.NewJSONHandler(stderr, &slog.HandlerOptions{Level: f.level}))
 	env := Env{Listeners: listeners, Log: log, Metrics: registry()}
-	switch err := c.Run(ctx, env); {
+	switch err := c.run(ctx, env, cert); {
 	case errors.Is(err, ErrConfig):
 		return c.fail(stderr, exitUsage, err)
 	case err != nil:
 		return c.fail(stderr, exitFailed, err)
 	}
 	return exitOK
+}
+
+// run is Run with cert, if there is one, reloaded until the drain has ended.
+func (c Command) run(ctx context.Context, env Env, cert *certificate) error {
+	if cert == nil {
+		return c.Run(ctx, env)
+	}
+	env.Metrics.MustRegister(cert.reloaded, cert.expiry)
+	serving, served := context.WithCancel(context.WithoutCancel(ctx))
+	var watching sync.WaitGroup
+	watching.Go(func() { cert.watch(serving, env.Log) })
+	defer watching.Wait()
+	defer served()
+	return c.Run(ctx, env)
 }
 
 func (c Command) fail(stderr io.Writer, code int, err error) int {
@@ -131,8 +145,8 @@ func (c Command) flagSet(f *flags) *flag.FlagSet {
 	set := flag.NewFlagSet(c.Name, flag.ContinueOnError)
 	set.SetOutput(io.Discard) // Exec prints the error, once
 	set.StringVar(&f.tls, "listen-tls", "", "`ADDR` for TLS: HTTP/2 and HTTP/1.1")
-	set.StringVar(&f.cert, "tls-cert", "", "`FILE` with the certificate chain for -listen-tls (PEM)")
-	set.StringVar(&f.key, "tls-key", "", "`FILE` with the private key for -listen-tls (PEM)")
+	set.StringVar(&f.cert, "tls-cert", "", "`FILE` with the certificate chain for -listen-tls (PEM); it is read again when it changes")
+	set.StringVar(&f.key, "tls-key", "", "`FILE` with the private key for -listen-tls (PEM); it is read again when it changes")
 	set.StringVar(&f.cleartext, "listen-cleartext", "", "`ADDR` without TLS: h2c and HTTP/1.1, for behind an edge or on loopback")
 	set.StringVar(&f.admin, "listen-admin", "", "`ADDR` for operators: /healthz, /readyz and /metrics, at the proxy /statusz too")
 	set.Func("log-level", "`LEVEL` of what is logged at least: debug, info, warn or error (default info)", f.setLevel)
@@ -143,22 +157,22 @@ func (c Command) flagSet(f *flags) *flag.FlagSet {
 	return set
 }
 
-// listen opens the ports that the flags name: all of them or none.
-func (f *flags) listen() (listeners httpserver.Listeners, err error) {
+// listen opens the ports that the flags name: all of them or none. Without
+// -listen-tls there is no certificate.
+func (f *flags) listen() (listeners httpserver.Listeners, cert *certificate, err error) {
 	switch {
 	case f.tls == "" && f.cleartext == "":
-		return listeners, errors.New("nothing to listen on; give -listen-tls or -listen-cleartext, as in -listen-cleartext 127.0.0.1:8080")
+		return listeners, nil, errors.New("nothing to listen on; give -listen-tls or -listen-cleartext, as in -listen-cleartext 127.0.0.1:8080")
 	case f.tls != "" && (f.cert == "" || f.key == ""):
-		return listeners, errors.New("-listen-tls needs -tls-cert and -tls-key")
+		return listeners, nil, errors.New("-listen-tls needs -tls-cert and -tls-key")
 	case f.tls == "" && (f.cert != "" || f.key != ""):
-		return listeners, errors.New("-tls-cert and -tls-key are of no use without -listen-tls")
+		return listeners, nil, errors.New("-tls-cert and -tls-key are of no use without -listen-tls")
 	}
 	if f.tls != "" {
-		cert, err := tls.LoadX509KeyPair(f.cert, f.key)
-		if err != nil {
-			return listeners, fmt.Errorf("-tls-cert, -tls-key: %w", err)
+		if cert, err = loadCertificate(f.cert, f.key); err != nil {
+			return listeners, nil, fmt.Errorf("-tls-cert, -tls-key: %w", err)
 		}
-		listeners.Certificate = &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
+		listeners.Certificate = cert.config()
 	}
 	for _, port := range []struct {
 		flag, addr string
@@ -173,10 +187,10 @@ func (f *flags) listen() (listeners httpserver.Listeners, err error) {
 		}
 		if *port.listener, err = net.Listen("tcp", port.addr); err != nil {
 			listeners.Close()
-			return listeners, fmt.Errorf("%s: %w", port.flag, err)
+			return listeners, nil, fmt.Errorf("%s: %w", port.flag, err)
 		}
 	}
-	return listeners, nil
+	return listeners, cert, nil
 }
 
 // registry has the metrics of the process itself.

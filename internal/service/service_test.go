@@ -20,8 +20,8 @@ import (
 	"github.com/ghostline-dev/ghostline/internal/localca"
 )
 
-// certificate writes a certificate and its key and returns their files.
-func certificate(t *testing.T) (cert, key string) {
+// writeCertificate writes a certificate and its key and returns their files.
+func writeCertificate(t *testing.T) (cert, key string) {
 	t.Helper()
 	ca, err := localca.New()
 	if err != nil {
@@ -48,7 +48,7 @@ func nothing() Command {
 }
 
 func TestBadFlags(t *testing.T) {
-	cert, key := certificate(t)
+	cert, key := writeCertificate(t)
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -196,7 +196,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestEnv(t *testing.T) {
-	cert, key := certificate(t)
+	cert, key := writeCertificate(t)
 	config := ""
 	c := Command{
 		Name:  "thing",

@@ -24,6 +24,14 @@ func faulty(t *testing.T, protocol string, unit http.Handler, limit func(*config
 	}}), n
 }
 
+// alone is faulty without the unit that stands in.
+func alone(t *testing.T, protocol string, unit http.Handler) (*stack, *network) {
+	t.Helper()
+	s, n := faulty(t, protocol, unit, noLimit)
+	s.reconfigure(func(c *config.Config) { c.Units = c.Units[1:] })
+	return s, n
+}
+
 func noLimit(*config.Timeouts) {}
 
 // eachProtocol runs a test for the ways in which a unit is spoken to.
@@ -90,14 +98,15 @@ func TestUnitThatCannotBeConnectedTo(t *testing.T) {
 }
 
 // TestUnitThatFallsSilent has the network lose a unit while it works, and one
-// whose process hangs: connections open, and nothing comes. The time limits
-// hold, and once the network heals the unit is told that nobody waits any more.
+// whose process hangs: connections open, and nothing comes. A request that has
+// nothing yet is answered by the other unit while there is time, and once the
+// network heals the unit is told that nobody waits any more.
 func TestUnitThatFallsSilent(t *testing.T) {
 	first := event(chunk(0, "a", "null"))
 	for _, tc := range []struct {
 		name  string
 		limit func(*config.Timeouts)
-		after string // what the client gets before the end; empty is 504
+		after string // what the client gets before the end; empty is the other unit's answer
 		fault func(*network)
 		fresh bool // no connection was there before
 	}{
@@ -118,7 +127,13 @@ func TestUnitThatFallsSilent(t *testing.T) {
 				answer.is(every(first, first))
 				if tc.after == "" {
 					tc.fault(n)
-					s.post("/v1/completions", prompt).wantError(t, http.StatusGatewayTimeout, "timeout")
+					s.wantWhole(s.post("/v1/completions", prompt))
+					if got := s.arrived.count(); got != 1 {
+						t.Errorf("the other unit was asked %d times, want once", got)
+					}
+					if got := s.metric("ghostline_retries_total", "result", "allowed"); got != 1 {
+						t.Errorf("%v retries were taken from the budget, want 1", got)
+					}
 				} else {
 					visit := s.visitor(leavers[1]).start(prompt, false)
 					<-visit.begun
@@ -129,7 +144,9 @@ func TestUnitThatFallsSilent(t *testing.T) {
 					}
 					s.wantBroken(reply{status: http.StatusOK, body: end.body, err: end.err}, tc.after)
 				}
-				s.outcomes("timeout", 1)
+				s.eventually("the attempt is counted as too late", func() bool {
+					return s.metric("ghostline_unit_attempts_total", "unit", "first", "result", "timeout") == 1
+				})
 				s.settled()
 				n.heal()
 				s.eventually("nobody works for nothing", func() bool {
@@ -212,7 +229,7 @@ func TestConnectionCutAnywhere(t *testing.T) {
 	}
 	eachProtocol(t, func(t *testing.T, protocol string) {
 		unit := newSwitched(nil)
-		s, n := faulty(t, protocol, unit, noLimit)
+		s, n := alone(t, protocol, unit)
 		client := s.h2c()
 		results := map[string]int{}
 		for size := 1; size < 1300; size += 29 {
@@ -235,6 +252,9 @@ func TestConnectionCutAnywhere(t *testing.T) {
 func (s *stack) honest(got reply, streamed bool) string {
 	s.t.Helper()
 	switch {
+	case got.status == http.StatusServiceUnavailable: // cut before the unit can have looked at it
+		got.wantError(s.t, http.StatusServiceUnavailable, "no_capacity")
+		return "not sent"
 	case got.status != http.StatusOK:
 		got.wantError(s.t, http.StatusBadGateway, "upstream_error")
 		return "refused"

@@ -91,3 +91,6 @@ const (
 	outcomeTimeout       outcome = "timeout"
 	outcomeInternal      outcome = "internal"
 )
+
+var outcomes = []outcome{outcomeOK, outcomeCancelled, outcomeDenied, outcomeLimited, outcomeBadRequest,
+	outcomeNoCapacity, outcomeUpstreamError, outcomeTimeout, outcomeInternal}

@@ -153,8 +153,10 @@ func (c unitCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// unitMetrics are a unit's, found once.
+// unitMetrics are a unit's, found once. Those of a unit that is gone are counted
+// on by its last requests, and yet do not come back.
 type unitMetrics struct {
+	requests                     map[outcome]prometheus.Counter
 	firstByte, upstreamFirstByte prometheus.Observer
 	attempts, probes             map[string]prometheus.Counter // by result
 }
@@ -172,12 +174,16 @@ const (
 	attemptBroken        = "broken"        // after the first byte
 )
 
-func (m *metrics) unit(u config.Unit, model, variant string) unitMetrics {
+func (m *metrics) unit(u config.Unit, region, model, variant string) unitMetrics {
 	out := unitMetrics{
+		requests:          map[outcome]prometheus.Counter{},
 		firstByte:         m.firstByte.WithLabelValues(model, variant, u.Name),
 		upstreamFirstByte: m.upstreamFirstByte.WithLabelValues(model, variant, u.Name),
 		attempts:          map[string]prometheus.Counter{},
 		probes:            map[string]prometheus.Counter{},
+	}
+	for _, o := range outcomes {
+		out.requests[o] = m.requests.WithLabelValues(model, variant, region, u.Name, string(o))
 	}
 	for _, result := range attemptResults {
 		out.attempts[result] = m.attempts.WithLabelValues(u.Name, result)
@@ -209,7 +215,11 @@ func resultOf(err error) string {
 // record counts a finished request.
 func (m *metrics) record(x *exchange, result outcome, now time.Time) {
 	model, variant := x.modelName(), x.variantName()
-	m.requests.WithLabelValues(model, variant, x.snapshot.config.Region, x.unitName(), string(result)).Inc()
+	if x.served != nil {
+		x.served.metrics.requests[result].Inc()
+	} else {
+		m.requests.WithLabelValues(model, variant, x.snapshot.config.Region, noName, string(result)).Inc()
+	}
 	lived := now.Sub(x.start).Seconds()
 	if result == outcomeCancelled {
 		m.cancelled.WithLabelValues(string(x.phase)).Inc()

@@ -22,7 +22,7 @@ func (l *loader) addUnits(s *snapshot, in *inputs) {
 	for i, cfg := range s.config.Units {
 		model, variant, _ := strings.Cut(cfg.Serves, "/")
 		u := &unit{
-			Unit: cfg, metrics: l.metrics.unit(cfg, model, variant),
+			Unit: cfg, metrics: l.metrics.unit(cfg, s.config.Region, model, variant),
 			probed: s.config.HealthProbe != nil && cfg.Region == s.config.Region,
 		}
 		err := s.config.CheckUnit(i)

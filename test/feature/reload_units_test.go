@@ -58,12 +58,22 @@ func TestConnectionsSurviveAReload(t *testing.T) {
 // TestSeriesOfUnitsThatAreGone: an operator that renames units does not fill the
 // proxy's memory.
 func TestSeriesOfUnitsThatAreGone(t *testing.T) {
-	s := start(t, setup{})
+	release := make(chan struct{})
+	unit := newSwitched(held(release))
+	s := start(t, setup{unit: unit})
+	last := s.visitor(leavers[0]).start(prompt, false)
+	s.eventually("the first unit is asked", func() bool { return s.arrived.count() == 1 })
+	unit.is(says(whole("a")))
 	for _, name := range []string{"unit-2", "unit-3"} {
 		s.wantWhole(s.post("/v1/completions", prompt))
 		s.reconfigure(func(c *config.Config) { c.Units[0].Name = name })
 	}
 	s.wantWhole(s.post("/v1/completions", prompt))
+	close(release)
+	if end := <-last.ended; end.err != nil {
+		t.Errorf("the request that began first ended with %v", end.err)
+	}
+	s.settled()
 	s.outcomes("ok", 1) // of the last unit
 	page := s.admin("/metrics")
 	if strings.Contains(page, `unit="unit-1"`) || strings.Contains(page, `unit="unit-2"`) || !strings.Contains(page, `unit="unit-3"`) {

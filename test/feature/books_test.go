@@ -46,6 +46,12 @@ func (l *ledger) set(id string, f fate) {
 	l.fates[id] = f
 }
 
+func (l *ledger) of(id string) fate {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.fates[id]
+}
+
 func (l *ledger) count(f fate) (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

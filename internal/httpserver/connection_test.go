@@ -2,13 +2,18 @@ package httpserver
 
 import (
 	"context"
+	"crypto/tls"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/ghostline-dev/ghostline/internal/localca"
 )
 
 // TestPanicIsAnError: a handler's panic must show; peers' noise must not.
@@ -20,7 +25,7 @@ func TestPanicIsAnError(t *testing.T) {
 				Name: "test", Log: slog.New(slog.NewTextHandler(lineWriter(log), nil)),
 				Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("our mistake") }),
 			})
-			srv, err := r.build()
+			srv, err := r.build(nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -51,23 +56,41 @@ func (w lineWriter) Write(line []byte) (int, error) {
 }
 
 // pipes is a listener whose connections are pipes, for the clock of a bubble.
-type pipes chan net.Conn
-
-func (l pipes) Accept() (net.Conn, error) {
-	if conn, ok := <-l; ok {
-		return conn, nil
-	}
-	return nil, net.ErrClosed
+type pipes struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	close  func()
 }
 
-func (l pipes) Close() error   { close(l); return nil }
-func (l pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
+func newPipes() *pipes {
+	l := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
+	l.close = sync.OnceFunc(func() { close(l.closed) })
+	return l
+}
+
+func (l *pipes) dial() net.Conn {
+	here, there := net.Pipe()
+	l.conns <- there
+	return here
+}
+
+func (l *pipes) Accept() (net.Conn, error) {
+	select {
+	case conn := <-l.conns:
+		return conn, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *pipes) Close() error   { l.close(); return nil }
+func (l *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
 
 // TestIdleConnectionStays: an editor whose user went to lunch comes back to its
 // connection.
 func TestIdleConnectionStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, dials := make(pipes), 0
+		l, dials := newPipes(), 0
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() {
@@ -76,9 +99,7 @@ func TestIdleConnectionStays(t *testing.T) {
 		c := client(t, nil, h2c)
 		c.Transport.(*http.Transport).DialContext = func(context.Context, string, string) (net.Conn, error) {
 			dials++
-			here, there := net.Pipe()
-			l <- there
-			return here, nil
+			return l.dial(), nil
 		}
 		for range 3 {
 			if _, _, err := get(t.Context(), c, "http://proxy/"); err != nil {
@@ -96,3 +117,88 @@ func TestIdleConnectionStays(t *testing.T) {
 		}
 	})
 }
+
+// TestCloseConnection has a request close the connection on which another one
+// waits for a client that does not read; the other one's context ends.
+func TestCloseConnection(t *testing.T) {
+	ca, err := localca.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	serverTLS, err := ca.ServerTLS()
+	if err != nil {
+		t.Fatal(err)
+	}
+	type mine struct{}
+	stuck, cut := make(chan struct{}), make(chan error, 1)
+	r := run(t, &Server{
+		TLS: serverTLS,
+		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
+			if c := ConnectionOf(ctx); c == nil || c.RemoteAddr().String() != conn.RemoteAddr().String() {
+				t.Errorf("the connection's context has %v", c)
+			}
+			return context.WithValue(ctx, mine{}, true)
+		},
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/stuck" {
+				close(stuck)
+				_, err := io.Copy(w, neverEnding{})
+				<-r.Context().Done()
+				cut <- err
+				return
+			}
+			c := ConnectionOf(r.Context())
+			if got := c.RemoteAddr().String(); got != r.RemoteAddr || r.Context().Value(mine{}) == nil {
+				t.Errorf("the request's connection is from %s, want %s", got, r.RemoteAddr)
+			}
+			c.Close()
+		}),
+	})
+	f := newFramed(t, tls.Client(r.dial(t), &tls.Config{RootCAs: ca.Pool(), ServerName: "127.0.0.1", NextProtos: []string{"h2"}}))
+	f.request(1, "/stuck")
+	receive(t, stuck)
+	f.request(3, "/close")
+	if err := receive(t, cut); err == nil {
+		t.Error("the answer that nobody read was written")
+	}
+	if ConnectionOf(t.Context()) != nil {
+		t.Error("a context without a request has a connection")
+	}
+	r.stop()
+	if err := receive(t, r.ended); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestCloseSaysNothing has the clock of a bubble: TLS would wait 5 s for a client
+// that does not read to take its goodbye.
+func TestCloseSaysNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ca, err := localca.New() // here, for it must be valid in the bubble
+		if err != nil {
+			t.Fatal(err)
+		}
+		serverTLS, err := ca.ServerTLS()
+		if err != nil {
+			t.Fatal(err)
+		}
+		here, there := net.Pipe()
+		defer here.Close()
+		client := tls.Client(here, &tls.Config{RootCAs: ca.Pool(), ServerName: "localhost", MaxVersion: tls.VersionTLS12})
+		go func() { _ = client.Handshake() }()
+		conn := tls.Server(there, serverTLS)
+		if err := conn.Handshake(); err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		newConnection(conn, nil).Close()
+		if took := time.Since(start); took != 0 {
+			t.Errorf("it took %s", took)
+		}
+	})
+}
+
+// neverEnding are zeros.
+type neverEnding struct{}
+
+func (neverEnding) Read(p []byte) (int, error) { return len(p), nil }

@@ -6,7 +6,6 @@ package httpserver
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"log"
 	"log/slog"
@@ -59,61 +58,52 @@ type Server struct {
 	Drain func() time.Duration
 	// ConnState, if set, is told of every change of a connection's state.
 	ConnState func(net.Conn, http.ConnState)
-	// ConnContext, if set, derives the context of a connection's requests.
+	// ConnContext, if set, derives the context of a connection's requests: the
+	// place for what its caller keeps of each connection. [ConnectionOf] the
+	// context that it gets is the connection.
 	ConnContext func(context.Context, net.Conn) context.Context
+	// Recycler, if set, can tell this server's connections to go while it serves.
+	Recycler *Recycler
 }
 
 // Run serves until ctx is done, then accepts nothing more, lets the running
 // requests finish for up to Drain, and returns nil. It returns an error if the
 // listener fails, or if requests were still running after Drain and were cut.
 func (s *Server) Run(ctx context.Context) error {
-	srv, err := s.build()
+	e, err := newEngine(s)
 	if err != nil {
 		return err
 	}
 	s.Log.Info("serving", "listener", s.Name, "addr", s.Listener.Addr().String(), "tls", s.TLS != nil)
-
+	if s.Recycler != nil {
+		defer s.Recycler.add(e)()
+	}
 	serving := make(chan error, 1)
 	go func() {
 		if s.TLS != nil {
-			serving <- srv.ServeTLS(s.Listener, "", "")
+			serving <- e.http.ServeTLS(s.Listener, "", "")
 			return
 		}
-		serving <- srv.Serve(s.Listener)
+		serving <- e.http.Serve(s.Listener)
 	}()
 	select {
 	case err := <-serving:
 		return fmt.Errorf("listener %s: %w", s.Name, err)
 	case <-ctx.Done():
 	}
-	return s.drain(srv)
+	s.Listener.Close()
+	<-serving // what was accepted is known to e now
+	return e.drain()
 }
 
-// drain stops srv and closes what has not finished in time.
-func (s *Server) drain(srv *http.Server) error {
-	most := DefaultDrain
-	if s.Drain != nil {
-		most = s.Drain()
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), most)
-	defer cancel()
-	err := srv.Shutdown(ctx)
-	if err == nil {
-		return nil
-	}
-	closeErr := srv.Close()
-	return fmt.Errorf("listener %s: requests still running at the end of the drain were cut: %w",
-		s.Name, errors.Join(err, closeErr))
-}
-
-func (s *Server) build() (*http.Server, error) {
+// build makes an http.Server with the limits of s, and with a configuration of
+// TLS if it is to accept that.
+func (s *Server) build(config *tls.Config) (*http.Server, error) {
 	srv := &http.Server{
-		Handler:           s.Handler,
+		TLSConfig:         config,
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    orDefault(s.MaxHeaderBytes, DefaultMaxHeaderBytes),
-		ConnState:         s.ConnState,
-		ConnContext:       s.ConnContext,
 		ErrorLog:          log.New(errorLog{s.Log.With("listener", s.Name)}, "", 0),
 		Protocols:         new(http.Protocols),
 		HTTP2: &http.HTTP2Config{
@@ -124,7 +114,6 @@ func (s *Server) build() (*http.Server, error) {
 	}
 	srv.Protocols.SetHTTP1(true)
 	if s.TLS != nil {
-		srv.TLSConfig = s.TLS.Clone()
 		srv.Protocols.SetHTTP2(true)
 	} else {
 		srv.Protocols.SetUnencryptedHTTP2(true)

@@ -48,6 +48,17 @@ func run(t *testing.T, s *Server) *running {
 	return r
 }
 
+// awaitClosed returns when no connection is taken any more: it drains.
+func (r *running) awaitClosed() {
+	for {
+		conn, err := net.Dial("tcp", r.Listener.Addr().String())
+		if err != nil {
+			return
+		}
+		conn.Close()
+	}
+}
+
 func (r *running) url() string {
 	if r.TLS != nil {
 		return "https://" + r.Listener.Addr().String()
@@ -197,14 +208,7 @@ func TestDrainLetsRequestsFinish(t *testing.T) {
 			r := run(t, &Server{Handler: h, Drain: func() time.Duration { return time.Minute }})
 			errs := holdOne(t, r, h, set)
 			r.stop()
-			// Once it takes no connection any more, it drains.
-			for {
-				conn, err := net.Dial("tcp", r.Listener.Addr().String())
-				if err != nil {
-					break
-				}
-				conn.Close()
-			}
+			r.awaitClosed()
 			select {
 			case err := <-r.ended:
 				t.Fatalf("it ended while a request ran: %v", err)

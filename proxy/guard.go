@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/ghostline-dev/ghostline/internal/httpserver"
 	"golang.org/x/time/rate"
 )
 
@@ -20,7 +21,7 @@ const (
 // clientConn is a client's connection. It may be an edge's, which carries many
 // users' requests.
 type clientConn struct {
-	conn   net.Conn
+	*httpserver.Connection
 	addr   netip.Addr
 	resets *rate.Limiter // of requests that never authenticated
 }
@@ -31,7 +32,7 @@ type clientConnKey struct{}
 func withConn(ctx context.Context, conn net.Conn) context.Context {
 	addr, _ := netip.ParseAddrPort(conn.RemoteAddr().String()) // else it is in no network
 	return context.WithValue(ctx, clientConnKey{}, &clientConn{
-		conn: conn, addr: addr.Addr().Unmap(), resets: rate.NewLimiter(strangerResets, strangerResetsBurst),
+		Connection: httpserver.ConnectionOf(ctx), addr: addr.Addr().Unmap(), resets: rate.NewLimiter(strangerResets, strangerResetsBurst),
 	})
 }
 
@@ -47,17 +48,7 @@ func (p *proxy) strangerLeft(ctx context.Context) {
 	if p.guardWarnings.due(time.Now()) {
 		p.log.Warn("a client's connection is cut: it resets requests that have no valid token", "client", c.addr.String())
 	}
-	c.cut()
-}
-
-// cut closes the connection without a goodbye, which could block: TLS and HTTP/2
-// would write one.
-func (c *clientConn) cut() {
-	conn := c.conn
-	if wrapped, ok := conn.(interface{ NetConn() net.Conn }); ok {
-		conn = wrapped.NetConn()
-	}
-	conn.Close()
+	c.Close()
 }
 
 // trusts says whether an address is an edge's.

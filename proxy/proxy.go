@@ -74,6 +74,7 @@ type proxy struct {
 	retries  retryBudget
 	peers    peers
 	vote     vote
+	recycler httpserver.Recycler
 	readers  sync.Pool // of *sse.Reader
 	// guardWarnings are of connections that were cut.
 	guardWarnings warnings
@@ -206,7 +207,7 @@ func (p *proxy) drain(failed context.Context) {
 
 func (p *proxy) trafficServers() []*httpserver.Server {
 	return p.opts.Listeners.Traffic(httpserver.Server{
-		Handler: p, Log: p.log, ConnState: p.countConnection, ConnContext: withConn,
+		Handler: p, Log: p.log, ConnState: p.countConnection, ConnContext: withConn, Recycler: &p.recycler,
 		Drain: func() time.Duration { return time.Duration(p.loader.current.Load().config.Timeouts.Total) },
 	})
 }

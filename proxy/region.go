@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -18,6 +19,11 @@ const (
 	// comes and goes costs everybody more than one that stays away.
 	downAfter = 3
 	upAfter   = time.Minute
+	// While the region is out its clients' connections are told to go, within
+	// leaveWithin to twice that, and those that came since again after leaveAgain:
+	// DNS alone moves nobody who keeps a connection.
+	leaveWithin = 30 * time.Second
+	leaveAgain  = 5 * time.Minute
 )
 
 // vote is what this proxy thinks of its region: whether clients should be sent
@@ -29,6 +35,7 @@ type vote struct {
 	failures int       // in a row
 	wellFrom time.Time // of the checks that passed in a row
 	problem  error     // of the last check
+	sentAway time.Time // when clients were last told to go
 }
 
 type voteState string
@@ -121,15 +128,27 @@ func (p *proxy) watchRegion(ctx context.Context) {
 func (p *proxy) castVote(s *snapshot, since time.Time) {
 	now := time.Now()
 	problem := s.regionProblem(now, since)
-	if !p.vote.check(now, problem) {
-		return
+	if p.vote.check(now, problem) {
+		if problem == nil {
+			p.log.Info("this region is voted in")
+		} else {
+			p.log.Error("this region is voted out: clients should go to another", "problem", problem)
+		}
 	}
-	switch status := p.vote.status(); status.Vote {
-	case string(voteDown):
-		p.log.Error("this region is voted out: clients should go to another", "problem", status.Problem)
-	default:
-		p.log.Info("this region is voted in")
+	if p.vote.sendsAway(now) {
+		p.recycler.Recycle(leaveWithin + rand.N(leaveWithin))
 	}
+}
+
+// sendsAway says whether clients are to be told to go now.
+func (v *vote) sendsAway(now time.Time) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.state != voteDown || !v.sentAway.Before(v.since) && now.Sub(v.sentAway) < leaveAgain {
+		return false
+	}
+	v.sentAway = now
+	return true
 }
 
 var errNoLocalUnit = errors.New("no unit of this region answers")

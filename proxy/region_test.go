@@ -46,3 +46,31 @@ func TestVote(t *testing.T) {
 		})
 	}
 }
+
+// TestSendsAway: clients are told to go when the region is voted out, and again
+// while it stays out.
+func TestSendsAway(t *testing.T) {
+	var v vote
+	now := time.Now()
+	step := func(after time.Duration, problem error, want bool) {
+		t.Helper()
+		now = now.Add(after)
+		v.check(now, problem)
+		if got := v.sendsAway(now); got != want {
+			t.Errorf("sends away: %t, want %t", got, want)
+		}
+	}
+	bad := errors.New("bad")
+	step(0, nil, false)
+	step(time.Second, bad, false)
+	step(time.Second, bad, false)
+	step(time.Second, bad, true)
+	step(leaveAgain-1, bad, false)
+	step(1, bad, true)
+	step(time.Second, nil, false)
+	step(upAfter, nil, false)
+	for range downAfter - 1 {
+		step(time.Second, bad, false)
+	}
+	step(time.Second, bad, true) // voted out anew
+}

@@ -78,3 +78,24 @@ func TestDrainTakesNoLonger(t *testing.T) {
 		})
 	}
 }
+
+// TestListenerIsClosedOnce: not every listener bears a second time.
+func TestListenerIsClosedOnce(t *testing.T) {
+	closed := 0
+	l := &countedClose{listen(t), &closed}
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if err := (&Server{Listener: l, Handler: http.HandlerFunc(proto), Log: slog.New(slog.DiscardHandler)}).Run(ctx); err != nil {
+		t.Error(err)
+	}
+	if closed != 1 {
+		t.Errorf("the listener was closed %d times", closed)
+	}
+}
+
+type countedClose struct {
+	net.Listener
+	closed *int
+}
+
+func (l *countedClose) Close() error { *l.closed++; return l.Listener.Close() }

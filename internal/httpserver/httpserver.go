@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/net/http2"
@@ -78,23 +79,32 @@ func (s *Server) Run(ctx context.Context) error {
 	if s.Recycler != nil {
 		defer s.Recycler.add(e)()
 	}
+	listener := closedOnce{s.Listener, sync.OnceValue(s.Listener.Close)}
 	serving := make(chan error, 1)
 	go func() {
 		if s.TLS != nil {
-			serving <- e.http.ServeTLS(s.Listener, "", "")
+			serving <- e.http.ServeTLS(listener, "", "")
 			return
 		}
-		serving <- e.http.Serve(s.Listener)
+		serving <- e.http.Serve(listener)
 	}()
 	select {
 	case err := <-serving:
 		return fmt.Errorf("listener %s: %w", s.Name, err)
 	case <-ctx.Done():
 	}
-	s.Listener.Close()
+	listener.Close()
 	<-serving // what was accepted is known to e now
 	return e.drain()
 }
+
+// closedOnce is a listener that both Run and net/http close.
+type closedOnce struct {
+	net.Listener
+	close func() error
+}
+
+func (l closedOnce) Close() error { return l.close() }
 
 // build makes an http.Server with the limits of s, and with a configuration of
 // TLS if it is to accept that.

@@ -36,8 +36,7 @@ func (p *proxy) attempt(ctx context.Context, x *exchange) (*answer, error) {
 		return nil, a.failure(err)
 	}
 	began = true
-	x.firstByte = time.Now()
-	x.phase = phaseStream
+	x.began(time.Now())
 	return a, nil
 }
 

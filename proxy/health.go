@@ -18,8 +18,7 @@ func (p *proxy) attempted(x *exchange, err error) {
 }
 
 // judge takes from the end of an attempt what it says of the unit's health. That
-// a client cancelled says nothing, unless it was left waiting for longer than
-// nearly everybody.
+// a client cancelled says nothing, unless it waited for a unit that hangs.
 func (p *proxy) judge(x *exchange, err error) {
 	now := time.Now()
 	e := x.unit.endpoint
@@ -34,8 +33,8 @@ func (p *proxy) judge(x *exchange, err error) {
 			e.health.Cool(now, now.Add(refused.cool))
 		}
 	case attemptCancelled:
-		if x.ask.stream && x.phase == phaseWait && e.firstBytes.Late(x.size, now.Sub(x.asked)) {
-			p.failed(x.unit, "cancelled late", now)
+		if x.ask.stream && x.phase == phaseWait && e.firstBytes.Hangs(x.size, x.asked, now) {
+			p.failed(x.unit, "cancelled while it hung", now)
 		}
 	case attemptTimeout:
 		if x.hadItsTime(now) {
@@ -47,8 +46,13 @@ func (p *proxy) judge(x *exchange, err error) {
 	default:
 		p.failed(x.unit, result, now)
 	}
-	if x.ask.stream && x.phase == phaseStream {
-		e.firstBytes.Add(x.size, x.firstByte.Sub(x.asked), x.firstByte)
+}
+
+// began notes that the unit's answer has begun.
+func (x *exchange) began(now time.Time) {
+	x.firstByte, x.phase = now, phaseStream
+	if x.ask.stream { // a unary answer begins at its end
+		x.unit.endpoint.firstBytes.Add(x.size, now.Sub(x.asked), now)
 	}
 }
 

@@ -40,6 +40,7 @@ func SizeOf(bytes int) Size {
 // FirstBytes are a unit's last first-byte times. The zero value has none.
 type FirstBytes struct {
 	mu    sync.Mutex
+	last  time.Time
 	sizes [Sizes]struct {
 		took [firstBytes]time.Duration
 		at   [firstBytes]time.Time
@@ -55,12 +56,21 @@ func (f *FirstBytes) Add(size Size, took time.Duration, at time.Time) {
 	i := s.n % firstBytes
 	s.took[i], s.at[i] = took, at
 	s.n++
+	if at.After(f.last) {
+		f.last = at
+	}
 }
 
-// Late says whether more than 99 of 100 answers had begun after that time.
-func (f *FirstBytes) Late(size Size, waited time.Duration) bool {
+// Hangs says whether a request that was sent at asked, and still waits, waits for
+// a unit that hangs: more than 99 of 100 answers had begun after that time, and
+// none has since. A unit that is only overloaded begins others.
+func (f *FirstBytes) Hangs(size Size, asked, now time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.last.After(asked) {
+		return false
+	}
+	waited := now.Sub(asked)
 	s := &f.sizes[size]
 	n, later := min(s.n, firstBytes), 0
 	for _, took := range s.took[:n] {

@@ -112,29 +112,32 @@ func times(n int, took time.Duration, at time.Time) *FirstBytes {
 	return f
 }
 
-func TestLate(t *testing.T) {
+func TestHangs(t *testing.T) {
 	now := time.Now()
 	f := &FirstBytes{}
 	for i := range 100 {
-		if i < minFirstBytes && f.Late(0, time.Hour) {
-			t.Fatalf("late after %d times", i)
+		if i < minFirstBytes && f.Hangs(0, now, now.Add(time.Hour)) {
+			t.Fatalf("known to hang after %d times", i)
 		}
 		f.Add(0, time.Duration(i)*time.Millisecond, now)
 	}
 	for waited, want := range map[time.Duration]bool{
 		50 * time.Millisecond: false, 99 * time.Millisecond: false, 100 * time.Millisecond: true,
 	} {
-		if got := f.Late(0, waited); got != want {
-			t.Errorf("after %s late is %t", waited, got)
+		if got := f.Hangs(0, now, now.Add(waited)); got != want {
+			t.Errorf("after %s it hangs: %t", waited, got)
 		}
 	}
-	if f.Late(1, time.Hour) {
-		t.Error("late among prompts of another size")
+	if f.Hangs(1, now, now.Add(time.Hour)) {
+		t.Error("it hangs with prompts of another size")
+	}
+	if f.Hangs(0, now.Add(-time.Nanosecond), now.Add(time.Hour)) {
+		t.Error("it hangs although another answer has begun since")
 	}
 	for range firstBytes {
 		f.Add(0, time.Millisecond, now)
 	}
-	if !f.Late(0, 2*time.Millisecond) {
+	if !f.Hangs(0, now, now.Add(2*time.Millisecond)) {
 		t.Error("old times still count")
 	}
 }

@@ -89,14 +89,35 @@ func TestRefusalsFailOver(t *testing.T) {
 	}
 }
 
-// TestNothingIsDoneTwice has the first unit fail after it began to work.
-func TestNothingIsDoneTwice(t *testing.T) {
+// TestUnitThatMayHaveWorked has the first unit fail without a byte of an answer:
+// another try may cost the work of two, so it is taken from the budget.
+func TestUnitThatMayHaveWorked(t *testing.T) {
 	for name, unit := range map[string]http.Handler{
 		"500":                   answers(500, nil, ""),
 		"a reset while waiting": brokenUnanswered{},
-		"a broken stream":       brokenOff(event(chunk(0, "a", "null"))),
 		"a stream of nothing":   says(event("[DONE]")),
-		"a bad request":         answers(400, nil, ""),
+	} {
+		t.Run(name, func(t *testing.T) {
+			first := &counted{next: unit}
+			s := spare(t, serveUnit(t, first))
+			s.wantWhole(s.post("/v1/completions", prompt))
+			s.outcomes("ok", 1)
+			if begun, _, _ := first.counts(); begun != 1 || s.arrived.count() != 1 {
+				t.Errorf("the units were asked %d times and %d times; want once each", begun, s.arrived.count())
+			}
+			if got := s.metric("ghostline_retries_total", "result", "allowed"); got != 1 {
+				t.Errorf("%v retries were taken from the budget, want 1", got)
+			}
+		})
+	}
+}
+
+// TestNothingIsDoneTwice has the first unit fail in ways that no other unit can
+// make good: the client has a part of the answer, or the request is at fault.
+func TestNothingIsDoneTwice(t *testing.T) {
+	for name, unit := range map[string]http.Handler{
+		"a broken stream": brokenOff(event(chunk(0, "a", "null"))),
+		"a bad request":   answers(400, nil, ""),
 	} {
 		t.Run(name, func(t *testing.T) {
 			first := &counted{next: unit}
@@ -107,6 +128,9 @@ func TestNothingIsDoneTwice(t *testing.T) {
 			s.settled()
 			if begun, _, _ := first.counts(); begun != 1 || s.arrived.count() != 0 {
 				t.Errorf("the units were asked %d times and %d times; want once and never", begun, s.arrived.count())
+			}
+			if got := s.metric("ghostline_retries_total"); got != 0 {
+				t.Errorf("%v retries were asked of the budget, want none", got)
 			}
 		})
 	}

@@ -8,7 +8,6 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"encoding/json"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -26,7 +25,6 @@ import (
 	"github.com/ghostline-dev/ghostline/proxy"
 	"github.com/ghostline-dev/ghostline/proxy/config"
 	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
 	"golang.org/x/net/http2"
 )
 
@@ -44,6 +42,12 @@ type setup struct {
 	// unit replaces the model server where a test needs a unit that no model
 	// server would be.
 	unit http.Handler
+	// options changes what the proxy is run with.
+	options func(*proxy.Options)
+	// before runs once all files are written, before the proxy starts.
+	before func(*stack)
+	// unready says that the proxy is not to become ready.
+	unready bool
 }
 
 // stack is a proxy in front of one model server, with all their listeners.
@@ -86,7 +90,10 @@ func start(t *testing.T, o setup) *stack {
 	s.writeKeys(s.signer)
 	s.write("credentials/unit", unitKey+"\n")
 	s.writeConfig()
-	s.startProxy()
+	if o.before != nil {
+		o.before(s)
+	}
+	s.startProxy(o)
 	return s
 }
 
@@ -130,25 +137,15 @@ func (s *stack) baseConfig(unit string) config.Config {
 	}
 }
 
-func (s *stack) startProxy() {
+func (s *stack) startProxy(o setup) {
 	s.t.Helper()
-	certificate, err := s.ca.ServerTLS()
-	if err != nil {
-		s.t.Fatal(err)
+	opts := s.options()
+	if o.options != nil {
+		o.options(&opts)
 	}
-	listeners := httpserver.Listeners{TLS: listen(s.t), Cleartext: listen(s.t), Admin: listen(s.t), Certificate: certificate}
-	s.tlsURL = "https://" + listeners.TLS.Addr().String()
-	s.plainURL = "http://" + listeners.Cleartext.Addr().String()
-	s.adminURL = "http://" + listeners.Admin.Addr().String()
 	var ctx context.Context
 	ctx, s.stop = context.WithCancel(context.Background())
-	go func() {
-		s.stopped <- proxy.Run(ctx, proxy.Options{
-			ConfigFile: filepath.Join(s.dir, "config.json"), CredentialsDir: filepath.Join(s.dir, "credentials"),
-			Listeners: listeners, Metrics: s.metrics,
-			Log: slog.New(slog.NewJSONHandler(s.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		})
-	}()
+	go func() { s.stopped <- proxy.Run(ctx, opts) }()
 	s.t.Cleanup(func() {
 		s.stop()
 		if err := <-s.stopped; err != nil {
@@ -158,14 +155,36 @@ func (s *stack) startProxy() {
 			s.t.Logf("the proxy's log:\n%s", s.log)
 		}
 	})
-	s.eventually("the proxy is ready", func() bool {
-		resp, err := http.Get(s.adminURL + "/readyz")
+	page := "/readyz"
+	if o.unready {
+		page = "/healthz"
+	}
+	s.eventually("the proxy answers", func() bool {
+		resp, err := http.Get(s.adminURL + page)
 		if err != nil {
 			return false
 		}
 		resp.Body.Close()
 		return resp.StatusCode == http.StatusOK
 	})
+}
+
+// options are what the proxy is run with, listeners and all.
+func (s *stack) options() proxy.Options {
+	s.t.Helper()
+	certificate, err := s.ca.ServerTLS()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	listeners := httpserver.Listeners{TLS: listen(s.t), Cleartext: listen(s.t), Admin: listen(s.t), Certificate: certificate}
+	s.tlsURL = "https://" + listeners.TLS.Addr().String()
+	s.plainURL = "http://" + listeners.Cleartext.Addr().String()
+	s.adminURL = "http://" + listeners.Admin.Addr().String()
+	return proxy.Options{
+		ConfigFile: filepath.Join(s.dir, "config.json"), CredentialsDir: filepath.Join(s.dir, "credentials"),
+		Listeners: listeners, Metrics: s.metrics,
+		Log: slog.New(slog.NewJSONHandler(s.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	}
 }
 
 func listen(t *testing.T) net.Listener {
@@ -336,47 +355,4 @@ func (s *stack) eventually(what string, is func() bool) {
 		}
 		time.Sleep(2 * time.Millisecond)
 	}
-}
-
-// metric adds up the samples of a counter or gauge that have all of the labels,
-// given as name, value, name, value.
-func (s *stack) metric(name string, labels ...string) float64 {
-	s.t.Helper()
-	families, err := s.metrics.Gather()
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	sum := 0.0
-	for _, family := range families {
-		if family.GetName() != name {
-			continue
-		}
-		for _, m := range family.GetMetric() {
-			if hasLabels(m, labels) {
-				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
-			}
-		}
-	}
-	return sum
-}
-
-func hasLabels(m *dto.Metric, labels []string) bool {
-	have := map[string]string{}
-	for _, l := range m.GetLabel() {
-		have[l.GetName()] = l.GetValue()
-	}
-	for i := 0; i < len(labels); i += 2 {
-		if have[labels[i]] != labels[i+1] {
-			return false
-		}
-	}
-	return true
-}
-
-// outcomes checks how many requests had an outcome, once they are recorded.
-func (s *stack) outcomes(outcome string, want float64) {
-	s.t.Helper()
-	s.eventually(fmt.Sprintf("%v requests with outcome %s", want, outcome), func() bool {
-		return s.metric("ghostline_requests_total", "outcome", outcome) == want
-	})
 }

@@ -43,15 +43,16 @@ type Health struct {
 }
 
 // State returns the unit's state, and until when it is Cooling or Ejected; zero
-// if that is not known.
+// if that is not known. An ejected unit may be asked when no other is left, one
+// that said when to come again not even then, so that tells more.
 func (h *Health) State(now time.Time) (State, time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
-	case now.Before(h.ejectedUntil):
-		return Ejected, h.ejectedUntil
 	case now.Before(h.coolingUntil):
 		return Cooling, h.coolingUntil
+	case now.Before(h.ejectedUntil):
+		return Ejected, h.ejectedUntil
 	case h.failures >= maxFailures && h.trial:
 		return Ejected, time.Time{}
 	case h.failures >= maxFailures:

@@ -70,6 +70,15 @@ func TestCooling(t *testing.T) {
 	if !h.Heard().Equal(now) {
 		t.Error("a unit that asks to be left alone was not heard")
 	}
+	for range maxFailures {
+		h.Failed(now)
+	}
+	if state, _ := h.State(now); state != Cooling {
+		t.Errorf("state %d of an ejected unit that wants to be left alone", state)
+	}
+	if state, _ := h.State(now.Add(2 * time.Second)); state != Ejected {
+		t.Errorf("state %d after it cooled, want ejected", state)
+	}
 }
 
 // TestProbed: a probe that is answered shows that a unit lives, and ends an

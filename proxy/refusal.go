@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,9 @@ import (
 	"github.com/ghostline-dev/ghostline/proxy/upstream"
 )
 
+// coolFor is how long a unit that is full is left alone if it does not say.
+const coolFor = time.Second
+
 // refusal is what a unit's status other than 200 means.
 func refusal(u *unit, status int, header textproto.MIMEHeader, body []byte) error {
 	cause := fmt.Errorf("unit %s answered with status %d", u.Name, status)
@@ -21,8 +25,9 @@ func refusal(u *unit, status int, header textproto.MIMEHeader, body []byte) erro
 	case 401, 403, 404:
 		return unitMisconfigured(fmt.Errorf("%w: its url or credential is wrong", cause))
 	case 429, 503:
-		e := unitRefused(cause, retryAfter(header, time.Now()))
-		e.cool = e.retryAfter
+		after := retryAfter(header, time.Now())
+		e := unitRefused(cause, after)
+		e.cool = cmp.Or(after, coolFor)
 		return e
 	}
 	return upstreamFailed(cause)

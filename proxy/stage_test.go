@@ -158,6 +158,19 @@ func TestRetryAfter(t *testing.T) {
 	})
 }
 
+// TestCool is how long a unit is left alone: as it says, while a client, who is
+// told whole seconds, is told one at least.
+func TestCool(t *testing.T) {
+	for ms, want := range map[string]time.Duration{"": time.Second, "20": 20 * time.Millisecond, "2500": 2500 * time.Millisecond} {
+		header := textproto.MIMEHeader{}
+		header.Set("Retry-After-Ms", ms)
+		e := asClientError(refusal(&unit{}, 429, header, nil))
+		if e.cool != want || e.retryAfter != max(want, time.Second) {
+			t.Errorf("retry-after-ms %q: left alone for %s, the client comes after %s", ms, e.cool, e.retryAfter)
+		}
+	}
+}
+
 func TestRetryAfterSeconds(t *testing.T) {
 	for d, want := range map[time.Duration]string{0: "1", time.Millisecond: "1", time.Second: "1", time.Second + 1: "2", 90 * time.Second: "90"} {
 		if got := retryAfterSeconds(d); got != want {

@@ -45,20 +45,21 @@ func (p *proxy) try(ctx context.Context, x *exchange) (*answer, error) {
 		p.logTry(x, err)
 		x.leaveUnit()
 		failure = err
-		if !p.mayRetry(err) {
+		if !p.mayRetry(x, err) {
 			return nil, err
 		}
 	}
 	return nil, failure
 }
 
-// mayRetry says whether another unit may be tried after err.
-func (p *proxy) mayRetry(err error) bool {
+// mayRetry says whether another unit may be tried after err. The budget is only
+// asked if there is one.
+func (p *proxy) mayRetry(x *exchange, err error) bool {
 	e, ok := errors.AsType[*clientError](err)
-	if !ok || e.again == never {
+	if !ok || e.again == never || len(x.tried) == maxTries {
 		return false
 	}
-	return e.again == always || p.takeRetry()
+	return e.again == always || p.hasOther(x, ejected) && p.takeRetry()
 }
 
 // takeRetry takes a retry from the budget.
@@ -72,7 +73,7 @@ func (p *proxy) takeRetry() bool {
 // that was left, is to be left for another one: it may hang for good. It runs
 // while the request waits.
 func (p *proxy) mayGiveUp(x *exchange) bool {
-	return len(x.tried) < maxTries && p.hasOther(x) && p.takeRetry()
+	return len(x.tried) < maxTries && p.hasOther(x, slow) && p.takeRetry()
 }
 
 // logTry logs a try that failed, although another one may yet answer: a unit

@@ -62,12 +62,12 @@ func (p *proxy) takeOne(x *exchange, v *variant, want standing, now time.Time) b
 	return false
 }
 
-// hasOther says whether there is a unit for another try that is well.
-func (p *proxy) hasOther(x *exchange) bool {
+// hasOther says whether there is a unit for another try that stands at least so.
+func (p *proxy) hasOther(x *exchange, worst standing) bool {
 	now := time.Now()
 	for v := x.wanted; v != nil; v = v.fallback {
 		for _, u := range v.units {
-			if !slices.Contains(x.tried, u) && p.standing(x, u, now) <= slow {
+			if !slices.Contains(x.tried, u) && p.standing(x, u, now) <= worst {
 				return true
 			}
 		}

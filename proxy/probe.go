@@ -34,12 +34,14 @@ func (p *proxy) probe(ctx context.Context, s *snapshot, u *unit) {
 		ask: ask{prompts: 1, stream: true}, body: probeBody(s.config.HealthProbe), unit: u, served: u,
 	}
 	x.size = upstream.SizeOf(len(x.body))
-	err := p.askWhole(ctx, x)
+	err := p.protect(func() error { return p.askWhole(ctx, x) })
 	if ctx.Err() != nil {
 		return
 	}
 	u.metrics.probes[resultOf(err)].Inc()
-	p.logTry(x, err)
+	if err != nil {
+		p.logTry(x, err)
+	}
 	p.judge(x, err)
 }
 

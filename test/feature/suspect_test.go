@@ -25,7 +25,7 @@ func TestLateCancelsEject(t *testing.T) {
 	s.wantState("unit-0", "active")
 	s.leaveAfter(units[0], 1, longest)
 	s.wantState("unit-0", "ejected")
-	s.wantLog("a unit is ejected", `"unit":"unit-0"`, `"last":"cancelled late"`)
+	s.wantLog("a unit is ejected", `"unit":"unit-0"`, `"last":"cancelled while it hung"`)
 	s.complete()
 	wantAsked(t, units, suspectAfter+5, 1)
 	s.outcomes("cancelled", 5)

@@ -166,6 +166,7 @@ func TestFailedDialLeavesPlaces(t *testing.T) {
 				u := newBubbleUnit(t, protocol, 1, g.serve)
 				u.refuse = func(dial int) bool { return dial > 1 }
 				finish := g.hold(t, u.Pool, 1)
+				synctest.Wait() // the unit's SETTINGS have come
 				errs := make(chan error, 3)
 				for range cap(errs) {
 					go func() {

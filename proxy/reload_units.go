@@ -107,5 +107,6 @@ func (l *loader) endpoint(u *unit, connect time.Duration, in *inputs) (*endpoint
 		e.inFlight, e.bucket = last.inFlight, last.bucket
 	}
 	l.endpoints[place] = e
+	pool.Warm()
 	return e, nil
 }

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -26,18 +27,14 @@ type bubbleUnit struct {
 
 	mu    sync.Mutex
 	dials int
+	open  []net.Conn // and those that were
 	conns chan net.Conn
 	ended chan struct{}
 }
 
 func newBubbleUnit(t *testing.T, protocol string, streams int, handler http.HandlerFunc) *bubbleUnit {
 	t.Helper()
-	pool, err := New(Options{URL: &url.URL{Scheme: "http", Host: "unit"}, Protocol: protocol, ConnectTimeout: 5 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	u := &bubbleUnit{Pool: pool, conns: make(chan net.Conn), ended: make(chan struct{})}
-	pool.transport.DialContext = u.dial
+	u := newBubble(t, Options{Protocol: protocol})
 	server := &http.Server{
 		Handler: handler, Protocols: new(http.Protocols),
 		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: streams},
@@ -47,13 +44,73 @@ func newBubbleUnit(t *testing.T, protocol string, streams int, handler http.Hand
 	server.Protocols.SetUnencryptedHTTP2(protocol == config.ProtocolH2C)
 	go func() { _ = server.Serve(u) }() // ends with the test
 	t.Cleanup(func() {
-		pool.Close()
-		pool.Wait()
+		u.Pool.Close()
+		u.Wait()
 		server.Close()
 		synctest.Wait()
 	})
 	return u
 }
+
+// newRawUnit does with its connections, counted from 1, what serve does.
+func newRawUnit(t *testing.T, opts Options, serve func(conn net.Conn, number int)) *bubbleUnit {
+	t.Helper()
+	u := newBubble(t, opts)
+	go func() {
+		for number := 1; ; number++ {
+			conn, err := u.Accept()
+			if err != nil {
+				return
+			}
+			go serve(queued(conn), number)
+		}
+	}()
+	t.Cleanup(func() {
+		u.Pool.Close()
+		u.Wait()
+		u.Close()
+		u.drop()
+		synctest.Wait()
+	})
+	return u
+}
+
+func newBubble(t *testing.T, opts Options) *bubbleUnit {
+	t.Helper()
+	opts.URL, opts.ConnectTimeout = &url.URL{Scheme: "http", Host: "unit"}, 5*time.Second
+	pool, err := New(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := &bubbleUnit{Pool: pool, conns: make(chan net.Conn), ended: make(chan struct{})}
+	pool.transport.DialContext = u.dial
+	return u
+}
+
+// queuedConn is a pipe to which one can write while nobody reads, as to a socket.
+type queuedConn struct {
+	net.Conn
+	out chan []byte
+}
+
+func queued(conn net.Conn) *queuedConn {
+	c := &queuedConn{conn, make(chan []byte, 1000)}
+	go func() {
+		for b := <-c.out; b != nil; b = <-c.out {
+			_, _ = conn.Write(b) // that it failed shows in the next read
+		}
+		conn.Close()
+	}()
+	return c
+}
+
+func (c *queuedConn) Write(b []byte) (int, error) {
+	c.out <- bytes.Clone(b)
+	return len(b), nil
+}
+
+// Close closes when all is written.
+func (c *queuedConn) Close() error { c.out <- nil; return nil }
 
 func (u *bubbleUnit) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	u.mu.Lock()
@@ -70,6 +127,9 @@ func (u *bubbleUnit) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 	select {
 	case u.conns <- there:
+		u.mu.Lock()
+		u.open = append(u.open, there)
+		u.mu.Unlock()
 		return here, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
@@ -83,6 +143,16 @@ func (u *bubbleUnit) Accept() (net.Conn, error) {
 	case <-u.ended:
 		return nil, net.ErrClosed
 	}
+}
+
+// drop closes all connections.
+func (u *bubbleUnit) drop() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, conn := range u.open {
+		conn.Close()
+	}
+	u.open = nil
 }
 
 func (u *bubbleUnit) Close() error   { close(u.ended); return nil }
@@ -230,17 +300,18 @@ func TestIdleHTTP1ConnectionsClose(t *testing.T) {
 		u := newBubbleUnit(t, config.ProtocolHTTP1, 0, g.serve)
 		const burst = 100
 		finish := g.hold(t, u.Pool, burst)
+		synctest.Wait()
 		close(g.open)
 		finish()
-		if s := u.Stats(); s.Open != burst {
-			t.Fatalf("stats are %+v, want %d open", s, burst)
+		if s := u.Stats(); s.Open != burst+spares {
+			t.Fatalf("stats are %+v, want %d open", s, burst+spares)
 		}
 		for range 4 { // that one at a time is used keeps no other
 			time.Sleep(idleFor/2 + time.Second)
 			mustAsk(t, u.Pool, prompt)
 		}
 		synctest.Wait()
-		if s := u.Stats(); s.Open != keepIdle || s.Opened != burst {
+		if s := u.Stats(); s.Open != keepIdle || s.Opened != burst+spares {
 			t.Errorf("stats are %+v, want %d open", s, keepIdle)
 		}
 	})

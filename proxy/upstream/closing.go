@@ -3,14 +3,6 @@ package upstream
 import (
 	"context"
 	"slices"
-	"time"
-)
-
-const (
-	// keepIdle is how many HTTP/1.1 connections stay open although they have
-	// been idle for longer than idleFor, for the next burst.
-	keepIdle = 8
-	idleFor  = 90 * time.Second
 )
 
 // closeIdle closes the connections of a closed pool that nobody is on, and ends
@@ -29,34 +21,6 @@ func (p *Pool) closeIdle() {
 		p.stopDials()
 		p.dialing, p.stopDials = context.WithCancel(context.Background())
 	}
-}
-
-// trimLater has trim run when a connection may have been idle for too long.
-func (p *Pool) trimLater() {
-	if p.parallel && !p.closed && p.trimmer == nil && len(p.conns) > keepIdle {
-		p.trimmer = time.AfterFunc(idleFor, p.trim)
-	}
-}
-
-// trim closes the HTTP/1.1 connections that a burst left behind. Requests take
-// the first that is free, so those at the end are idle longest.
-func (p *Pool) trim() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.trimmer = nil
-	idle := 0
-	p.conns = slices.DeleteFunc(p.conns, func(c *conn) bool {
-		if c.requests > 0 {
-			return false
-		}
-		idle++
-		if idle <= keepIdle || time.Since(c.since) < idleFor {
-			return false
-		}
-		p.close(c)
-		return true
-	})
-	p.trimLater()
 }
 
 // close closes c without waiting: saying goodbye by TLS may take a while.
@@ -82,8 +46,8 @@ func (p *Pool) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closed = true
-	if p.trimmer != nil {
-		p.trimmer.Stop()
+	if p.tender != nil {
+		p.tender.Stop()
 	}
 	p.closeIdle()
 }

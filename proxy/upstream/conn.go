@@ -22,7 +22,23 @@ type conn struct {
 	used     bool      // some request had it
 	limit    int       // how many it takes in all; 0 is not known
 	since    time.Time // when it last became idle
+	resets   resets
+	opened   time.Time // never changes
 }
+
+func (p *Pool) newConn(opened *http.ClientConn) *conn {
+	c := &conn{ClientConn: opened, opened: time.Now()}
+	c.since = c.opened
+	if p.parallel {
+		c.limit = 1
+	} else {
+		c.resets = newResets(p.opts.ResetBudget)
+	}
+	return c
+}
+
+// young says whether c may be one of a unit that accepts and hangs up.
+func (c *conn) young() bool { return time.Since(c.opened) < settled }
 
 // full says whether c takes no request now but will when another one ends,
 // unlike one that the unit has sent away (GOAWAY), whose places stay empty.
@@ -57,13 +73,22 @@ type body struct {
 	io.ReadCloser
 	pool   *Pool
 	conn   *conn
+	ended  atomic.Bool // read to its end; else to close it is a reset
 	closed atomic.Bool
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err == io.EOF {
+		b.ended.Store(true)
+	}
+	return n, err
 }
 
 func (b *body) Close() error {
 	err := b.ReadCloser.Close()
 	if !b.closed.Swap(true) {
-		b.pool.release(b.conn)
+		b.pool.release(b.conn, !b.ended.Load())
 	}
 	return err
 }

@@ -72,33 +72,6 @@ func (p *Pool) SetConnectTimeout(timeout time.Duration) {
 	p.opts.ConnectTimeout = timeout
 }
 
-// dialMore opens a connection if the pool needs one more than it is opening.
-// alive says that it has one which serves, now or when a place becomes free:
-// without any, a dial cannot wait.
-func (p *Pool) dialMore(picked *conn, usable int, alive bool) {
-	wanted := 0
-	switch {
-	case picked == nil && p.parallel:
-		wanted = p.waiting + 1
-	case picked == nil:
-		wanted = 1
-	case p.parallel || p.closed:
-	case usable < minMultiplexed || picked.requests > softLimit:
-		wanted = 1
-	}
-	if !alive || p.backoff.over() {
-		p.dialUpTo(wanted)
-	}
-}
-
-// topUp opens a connection, before a request needs it, if fewer are open than
-// are kept.
-func (p *Pool) topUp() {
-	if !p.parallel && !p.closed && len(p.conns) < minMultiplexed && (len(p.conns) == 0 || p.backoff.over()) {
-		p.dialUpTo(1)
-	}
-}
-
 func (p *Pool) dialUpTo(wanted int) {
 	for p.dials < wanted && len(p.conns)+p.dials < maxConns {
 		p.dials++
@@ -131,7 +104,10 @@ func (p *Pool) dialed(opened *http.ClientConn, err error) {
 		p.opened++
 		// What ALPN chose shows only in how much the connection takes.
 		p.parallel = opened.Available() <= 1 && p.opts.Protocol != config.ProtocolH2C && p.opts.Protocol != config.ProtocolHTTP2
-		p.conns = append(p.conns, &conn{ClientConn: opened, since: time.Now()})
+		p.conns = append(p.conns, p.newConn(opened))
+		if p.backoff.wait > 0 {
+			p.carefulFrom(time.Now()) // it may hang up yet
+		}
 	case errors.Is(err, context.Canceled):
 		// By the pool, so it says nothing of the unit.
 	default:
@@ -141,6 +117,7 @@ func (p *Pool) dialed(opened *http.ClientConn, err error) {
 	}
 	p.broadcast()
 	p.closeIdle()
+	p.keep(p.look(time.Now()))
 }
 
 // connChanged is told that a connection has a place free, or died.
@@ -153,29 +130,31 @@ func (p *Pool) connChanged(changed *http.ClientConn) {
 	p.broadcast()
 }
 
-// replace opens another connection for one that died. One that served nobody is
-// not replaced: a unit that hangs up at once would be called for ever.
+// replace opens another connection for one that died.
 func (p *Pool) replace(dead *http.ClientConn) {
 	i := slices.IndexFunc(p.conns, func(c *conn) bool { return c.ClientConn == dead })
 	if i < 0 {
 		return
 	}
 	c := p.conns[i]
-	p.lost(c)
 	p.conns = slices.Delete(p.conns, i, i+1)
-	if c.used {
-		p.topUp()
-	}
+	p.lost(c)
+	p.keep(p.look(time.Now()))
 }
 
-// lost counts a connection that served nobody as a dial that failed, so that
-// those who wait for one do not call such a unit again and again.
+// lost counts a connection that ended at once, serving nobody, as a dial that
+// failed, so that those who wait for one do not call such a unit again and
+// again. One that was open for a while is none: servers close what is idle. But
+// the unit is called less if it left one open that takes no requests.
 func (p *Pool) lost(c *conn) {
-	if !c.used {
+	switch {
+	case !c.used && c.young():
 		p.failures++
 		p.lastErr = errHungUp
-	}
-	if !c.answered.Load() {
 		p.backoff.failed()
+	case !c.answered.Load() && c.Err() == nil:
+		p.backoff.failed()
+	case !c.used:
+		p.carefulFrom(time.Now())
 	}
 }

@@ -54,34 +54,6 @@ func TestGoAway(t *testing.T) {
 	}
 }
 
-// TestRestart is a unit that drops all connections while nobody uses them.
-func TestRestart(t *testing.T) {
-	u := newUnit(t, config.ProtocolH2C).serve(t, echo)
-	p := u.pool(t)
-	mustAsk(t, p, prompt)
-	eventually(t, "both connections are open", func() bool { return p.Stats().Open == 2 && u.alive() == 2 })
-	p.mu.Lock()
-	unused := 0
-	for _, c := range p.conns {
-		if !c.used {
-			unused++
-		}
-	}
-	p.mu.Unlock()
-	if unused != 1 {
-		t.Fatalf("%d connections were never used, want 1", unused)
-	}
-	u.mu.Lock()
-	for conn := range u.conns {
-		conn.Close()
-	}
-	u.mu.Unlock()
-	eventually(t, "the used connection is replaced", func() bool { return p.Stats() == Stats{Open: 1, Opened: 3} && p.dialsEnded() })
-	mustAsk(t, p, prompt)
-	eventually(t, "there are two again", func() bool { return p.Stats().Open == 2 && u.alive() == 2 })
-	stays(t, p, 4)
-}
-
 // TestHangsUpAtOnce is a unit that accepts and hangs up: it is not called again
 // and again while nobody asks for anything.
 func TestHangsUpAtOnce(t *testing.T) {

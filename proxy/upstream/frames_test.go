@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -17,21 +18,36 @@ import (
 // framed is a unit whose answers are frames: what no HTTP server would send.
 type framed struct {
 	*testUnit
+	settings []http2.Setting
+	noPong   bool // it answers no PING
 	// answer is told of each request, by stream and by the count of requests
-	// that all connections have brought, from 1. What it leaves unanswered stays so.
+	// that all connections have brought, from 1. What it leaves unanswered stays
+	// so. reset, if set, is told of each RST_STREAM.
 	answer   func(c *framedConn, stream uint32, count int)
+	reset    func(c *framedConn, stream uint32)
 	requests atomic.Int32
 	closed   chan int // the number of each connection that the pool closed
 }
 
+// framedConn is locked while the unit is told of something.
 type framedConn struct {
+	sync.Mutex
 	*http2.Framer
 	number int // of the connection, from 1
 }
 
+func newFramed(answer func(c *framedConn, stream uint32, count int)) *framed {
+	return &framed{answer: answer, closed: make(chan int, 10_000)}
+}
+
 func serveFrames(t *testing.T, answer func(c *framedConn, stream uint32, count int)) *framed {
 	t.Helper()
-	f := &framed{testUnit: newUnit(t, config.ProtocolH2C), answer: answer, closed: make(chan int, 100)}
+	return newFramed(answer).serve(t)
+}
+
+func (f *framed) serve(t *testing.T) *framed {
+	t.Helper()
+	f.testUnit = newUnit(t, config.ProtocolH2C)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -52,8 +68,8 @@ func (f *framed) serveConn(conn net.Conn, number int) {
 	if _, err := io.CopyN(io.Discard, conn, int64(len(http2.ClientPreface))); err != nil {
 		return
 	}
-	c := &framedConn{http2.NewFramer(conn, conn), number}
-	if c.WriteSettings() != nil {
+	c := &framedConn{Framer: http2.NewFramer(conn, conn), number: number}
+	if c.WriteSettings(f.settings...) != nil {
 		return
 	}
 	for {
@@ -61,17 +77,27 @@ func (f *framed) serveConn(conn net.Conn, number int) {
 		if err != nil {
 			return
 		}
-		switch frame := frame.(type) {
-		case *http2.HeadersFrame:
-			f.answer(c, frame.StreamID, int(f.requests.Add(1)))
-		case *http2.SettingsFrame:
-			if !frame.IsAck() {
-				_ = c.WriteSettingsAck() // a failure shows in the next read
-			}
-		case *http2.PingFrame:
-			if !frame.IsAck() {
-				_ = c.WritePing(true, frame.Data)
-			}
+		c.Lock()
+		f.serveFrame(c, frame)
+		c.Unlock()
+	}
+}
+
+func (f *framed) serveFrame(c *framedConn, frame http2.Frame) {
+	switch frame := frame.(type) {
+	case *http2.HeadersFrame:
+		f.answer(c, frame.StreamID, int(f.requests.Add(1)))
+	case *http2.RSTStreamFrame:
+		if f.reset != nil {
+			f.reset(c, frame.StreamID)
+		}
+	case *http2.SettingsFrame:
+		if !frame.IsAck() {
+			_ = c.WriteSettingsAck() // a failure shows in the next read
+		}
+	case *http2.PingFrame:
+		if !frame.IsAck() && !f.noPong {
+			_ = c.WritePing(true, frame.Data)
 		}
 	}
 }

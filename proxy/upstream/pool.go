@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"slices"
 	"sync"
 	"time"
 
@@ -18,13 +17,13 @@ import (
 )
 
 const (
-	// softLimit is how many streams a connection carries before another one is
-	// opened: packet loss stalls all streams of a connection together.
+	// softLimit is how many streams a connection carries, if others can be had:
+	// packet loss stalls all streams of a connection together.
 	softLimit = 64
-	// minMultiplexed is how many HTTP/2 connections are kept, so that the loss
-	// of one costs no request a dial.
-	minMultiplexed = 2
-	maxConns       = 512
+	// defaultResetBudget leaves room below the 33 resets a second that nghttp2
+	// tolerates (CVE-2023-44487; Envoy, nghttpx and others are built on it).
+	defaultResetBudget = 25
+	maxConns           = 512
 	// maxStale is how often a request is sent again because its connection
 	// turned out to be going away.
 	maxStale = 4
@@ -43,14 +42,18 @@ type Options struct {
 	TLS *tls.Config
 	// ConnectTimeout bounds a dial, TLS included.
 	ConnectTimeout time.Duration
+	// ResetBudget is how many resets an HTTP/2 connection may carry in any
+	// second: beyond their own limit, units end the connection and all that is
+	// on it. 0 is 25.
+	ResetBudget int
 }
 
 // Pool is the connections to one unit.
 //
 // net/http's own pool fills one connection before it uses the next, and has all
-// requests wait for one dial. This one spreads streams over the connections,
-// opens the next before it is needed, and keeps a request's dial alive when
-// that request is cancelled, since the next keystroke will want it.
+// requests wait for one dial. This one spreads streams and resets over the
+// connections, opens the next before it is needed, and keeps a request's dial
+// alive when that request is cancelled, since the next keystroke will want it.
 type Pool struct {
 	opts      Options
 	transport *http.Transport
@@ -70,11 +73,15 @@ type Pool struct {
 	closed   bool
 	changed  chan struct{} // closed when any of the above changed
 
+	lastUse  time.Time   // or Warm; zero until then
+	careful  time.Time   // see keep; zero is not
+	tender   *time.Timer // of tend, once the pool is used
+	tendNext time.Time
+
 	dialing   context.Context // of the running dials
 	stopDials context.CancelFunc
-	trimmer   *time.Timer // of trim, if it is to come
-	running   int         // goroutines of the pool
-	ended     *sync.Cond  // running became 0
+	running   int        // goroutines of the pool
+	ended     *sync.Cond // running became 0
 }
 
 // DialError is a unit that could not be connected to: it did no work.
@@ -85,8 +92,11 @@ func (e *DialError) Unwrap() error { return e.Err }
 
 var errHungUp = errors.New("the unit closed the connection before it was used")
 
-// New makes a pool; it connects when the first request comes.
+// New makes a pool; it connects with the first request, or Warm.
 func New(opts Options) (*Pool, error) {
+	if opts.ResetBudget <= 0 {
+		opts.ResetBudget = defaultResetBudget
+	}
 	transport := &http.Transport{
 		DialContext: (&net.Dialer{
 			KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: keepAlive, Interval: keepAlive, Count: 3},
@@ -147,7 +157,7 @@ func refused(err error) bool {
 
 // send sends req on a connection. An error is stale if the connection, which
 // was good before, was going away: that says nothing of the unit. A GOAWAY to
-// the first request of a connection does: the next one would get it too.
+// the first request of a new connection does: the next one would get it too.
 func (p *Pool) send(req *http.Request, placed func(bool)) (resp *http.Response, stale bool, err error) {
 	c, err := p.acquire(req.Context())
 	if err != nil {
@@ -156,8 +166,14 @@ func (p *Pool) send(req *http.Request, placed func(bool)) (resp *http.Response, 
 	placed(true)
 	resp, err = c.RoundTrip(req)
 	if err != nil {
-		p.release(c)
-		return nil, notSent(err) || wentAway(err) && c.answered.Load(), err
+		cancelled := req.Context().Err() != nil
+		p.release(c, cancelled)
+		proven := c.answered.Load() || !c.young()
+		stale = notSent(err) || proven && (wentAway(err) || says(err, notEstablished))
+		if !cancelled && !(stale && proven) && (c.Err() != nil || wentAway(err)) {
+			p.isSick(c)
+		}
+		return nil, stale, err
 	}
 	if !c.answered.Swap(true) {
 		p.isWell()
@@ -166,87 +182,35 @@ func (p *Pool) send(req *http.Request, placed func(bool)) (resp *http.Response, 
 	return resp, false, nil
 }
 
-// acquire takes a place on a connection, waiting for one to open if need be, or
-// for a place to become free. A request that is cancelled already gets none.
-func (p *Pool) acquire(ctx context.Context) (*conn, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	failures := p.failures
-	for ctx.Err() == nil {
-		picked, usable := p.pick()
-		alive := picked != nil || slices.ContainsFunc(p.conns, (*conn).full)
-		if !alive && p.failures != failures {
-			p.closeIdle()
-			return nil, &DialError{p.lastErr}
-		}
-		p.dialMore(picked, usable, alive)
-		if picked != nil {
-			return picked, nil
-		}
-		if alive {
-			failures = p.failures // it waits for a place, not for a dial
-		}
-		p.wait(ctx)
-	}
-	p.closeIdle()
-	return nil, ctx.Err()
-}
-
-// pick takes a place on the least loaded connection, if one has a place, and
-// says how many had. It drops connections that are of no more use.
-func (p *Pool) pick() (picked *conn, usable int) {
-	p.conns = slices.DeleteFunc(p.conns, func(c *conn) bool {
-		room, gone := c.room()
-		if gone {
-			p.lost(c)
-			p.close(c)
-			return true
-		}
-		if room > 0 {
-			usable++
-			if picked == nil || c.requests < picked.requests {
-				picked = c
-			}
-		}
-		return false
-	})
-	if picked != nil {
-		picked.requests++
-		picked.used = true
-	}
-	return picked, usable
-}
-
-// wait lets others change the pool, until something did or ctx is done.
-func (p *Pool) wait(ctx context.Context) {
-	changed := p.changed
-	p.waiting++
-	p.mu.Unlock()
-	select {
-	case <-changed:
-	case <-ctx.Done():
-	}
-	p.mu.Lock()
-	p.waiting--
-}
-
 // isWell is told of the first answer on a connection.
 func (p *Pool) isWell() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.backoff = backoff{}
-	p.topUp()
+	p.backoff, p.careful = backoff{}, time.Time{}
+	p.keep(p.look(time.Now()))
 }
 
-// release gives back a place that acquire took.
-func (p *Pool) release(c *conn) {
+// isSick is told of a request that the end of its connection broke off.
+func (p *Pool) isSick(c *conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !c.answered.Load() {
+		p.backoff.failed()
+	}
+}
+
+// release gives back a place that acquire took, of a request that may have ended
+// with a reset.
+func (p *Pool) release(c *conn, reset bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c.requests--
 	c.since = time.Now()
+	if reset {
+		c.resets.add(c.since)
+	}
 	p.broadcast()
 	p.closeIdle()
-	p.trimLater()
 }
 
 // broadcast wakes those who wait.
@@ -262,13 +226,20 @@ type Stats struct {
 	Open     int // connections open now
 	Opened   int // connections opened, ever
 	InFlight int // requests that have a place on an open connection
+	Failures int // dials that failed, ever, and connections that ended at once
+	// Problem is the error of the last of them while the unit has not answered
+	// since. It names addresses and certificates.
+	Problem string
 }
 
 // Stats returns the pool's counts.
 func (p *Pool) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := Stats{Opened: p.opened}
+	s := Stats{Opened: p.opened, Failures: p.failures}
+	if p.lastErr != nil && p.backoff.wait > 0 {
+		s.Problem = p.lastErr.Error()
+	}
 	for _, c := range p.conns {
 		if c.Err() == nil {
 			s.Open++

@@ -57,15 +57,19 @@ func TestStreamsAreSpread(t *testing.T) {
 	rest()
 }
 
+// TestSoftLimitOpensAnother has no budget for resets in the way: the third
+// connection opens when what the first two may carry leaves less than one's worth.
 func TestSoftLimitOpensAnother(t *testing.T) {
 	g := newGate()
 	u := newUnit(t, config.ProtocolH2C).serve(t, g.serve)
-	p := u.pool(t)
+	opts := u.options()
+	opts.ResetBudget = 1000
+	p := newPool(t, opts)
 	first := g.hold(t, p, 1)
 	eventually(t, "the second connection is open", func() bool { return p.Stats().Open == 2 })
-	upToIt := g.hold(t, p, 2*softLimit-1)
+	upToIt := g.hold(t, p, softLimit-1)
 	if s := p.Stats(); s.Opened != 2 {
-		t.Errorf("at the soft limit the stats are %+v, want 2 connections", s)
+		t.Errorf("with room for %d more the stats are %+v, want 2 connections", softLimit, s)
 	}
 	over := g.hold(t, p, 1)
 	eventually(t, "the third connection is open", func() bool { return p.Stats().Open == 3 })
@@ -170,7 +174,9 @@ func TestCancelIsAReset(t *testing.T) {
 		t.Run(protocol, func(t *testing.T) {
 			g := newGate()
 			u := newUnit(t, protocol).serve(t, g.serve)
-			p := u.pool(t)
+			opts := u.options()
+			opts.ResetBudget = 1000 // so that there is no other reason for a connection
+			p := newPool(t, opts)
 			warm := g.hold(t, p, 1)
 			eventually(t, "the second connection is open", func() bool { return p.Stats().Open == 2 })
 			for range 50 {
@@ -198,7 +204,9 @@ func TestCancelCostsAnHTTP1Connection(t *testing.T) {
 	g := newGate()
 	u := newUnit(t, config.ProtocolHTTP1).serve(t, g.serve)
 	p := u.pool(t)
+	is := func(want Stats) func() bool { return func() bool { return p.Stats() == want } }
 	other := g.hold(t, p, 1)
+	eventually(t, "the spare connections are open", is(Stats{Open: 1 + spares, Opened: 1 + spares, InFlight: 1}))
 	ctx, cancel := context.WithCancel(t.Context())
 	errs := make(chan error, 1)
 	go func() {
@@ -206,12 +214,13 @@ func TestCancelCostsAnHTTP1Connection(t *testing.T) {
 		errs <- err
 	}()
 	receive(t, g.arrived)
+	eventually(t, "there is one more", is(Stats{Open: 2 + spares, Opened: 2 + spares, InFlight: 2}))
 	cancel()
 	receive(t, g.cancelled)
 	if err := receive(t, errs); !errors.Is(err, context.Canceled) {
 		t.Errorf("the cancelled request failed with %v", err)
 	}
-	eventually(t, "its connection alone is closed", func() bool { return p.Stats() == Stats{Open: 1, Opened: 2, InFlight: 1} })
+	eventually(t, "its connection alone is closed", is(Stats{Open: 1 + spares, Opened: 2 + spares, InFlight: 1}))
 	close(g.open)
 	other()
 }
@@ -269,7 +278,7 @@ func TestDialsAreBounded(t *testing.T) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.dials, p.waiting = maxConns, maxConns
-	p.dialMore(nil, 0, false)
+	p.dialMore(false)
 	if p.dials != maxConns {
 		t.Errorf("%d dials run, at most %d may", p.dials, maxConns)
 	}

@@ -106,7 +106,7 @@ func (p *Pool) share() int { return min(softLimit, p.opts.ResetBudget) }
 // take takes the place that was found, and sees to those who come next.
 func (p *Pool) take(found choice, now time.Time) {
 	found.best.requests++
-	found.best.used = true
+	found.best.given.Add(1)
 	found.headroom--
 	if p.parallel {
 		found.usable--

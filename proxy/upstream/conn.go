@@ -16,10 +16,10 @@ import (
 // those behind it hold reserved.
 type conn struct {
 	*http.ClientConn
-	answered atomic.Bool // some request
+	answered atomic.Bool  // some request
+	given    atomic.Int32 // requests, ever
 	// Guarded by Pool.mu.
 	requests int       // that have this connection now
-	used     bool      // some request had it
 	limit    int       // how many it takes in all; 0 is not known
 	since    time.Time // when it last became idle
 	resets   resets

@@ -145,16 +145,16 @@ func (p *Pool) replace(dead *http.ClientConn) {
 // lost counts a connection that ended at once, serving nobody, as a dial that
 // failed, so that those who wait for one do not call such a unit again and
 // again. One that was open for a while is none: servers close what is idle. But
-// the unit is called less if it left one open that takes no requests.
+// the unit is called less if it leaves one open that takes no requests.
 func (p *Pool) lost(c *conn) {
 	switch {
-	case !c.used && c.young():
+	case c.given.Load() == 0 && c.young():
 		p.failures++
 		p.lastErr = errHungUp
 		p.backoff.failed()
 	case !c.answered.Load() && c.Err() == nil:
 		p.backoff.failed()
-	case !c.used:
+	case c.given.Load() == 0:
 		p.carefulFrom(time.Now())
 	}
 }

@@ -215,3 +215,27 @@ func TestWarmConnectionThatEnded(t *testing.T) {
 		})
 	}
 }
+
+// TestWarmConnectionsThatClose has each warm connection end when the first
+// request has been given it.
+func TestWarmConnectionsThatClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u := newBubbleUnit(t, config.ProtocolH2C, 0, echo)
+		u.Warm()
+		time.Sleep(time.Minute)
+		u.mu.Lock()
+		warm := u.open
+		u.mu.Unlock()
+		resp, err := u.RoundTrip(request(t.Context(), u.Pool), func(has bool) {
+			if has && len(warm) > 0 {
+				warm[0].Close()
+				warm = warm[1:]
+				synctest.Wait()
+			}
+		})
+		if err != nil || len(warm) > 0 {
+			t.Fatalf("error %v, %d connections left", err, len(warm))
+		}
+		resp.Body.Close()
+	})
+}

@@ -243,7 +243,7 @@ func (p *Pool) canReuse() bool {
 	defer p.mu.Unlock()
 	return slices.ContainsFunc(p.conns, func(c *conn) bool {
 		room, _ := c.room()
-		return c.used && room > 0
+		return c.given.Load() > 0 && room > 0
 	})
 }
 

@@ -157,7 +157,7 @@ func refused(err error) bool {
 
 // send sends req on a connection. An error is stale if the connection, which
 // was good before, was going away: that says nothing of the unit. A GOAWAY to
-// the first request of a new connection does: the next one would get it too.
+// the only request of a new connection does: the next one would get it too.
 func (p *Pool) send(req *http.Request, placed func(bool)) (resp *http.Response, stale bool, err error) {
 	c, err := p.acquire(req.Context())
 	if err != nil {
@@ -166,13 +166,9 @@ func (p *Pool) send(req *http.Request, placed func(bool)) (resp *http.Response, 
 	placed(true)
 	resp, err = c.RoundTrip(req)
 	if err != nil {
-		cancelled := req.Context().Err() != nil
-		p.release(c, cancelled)
+		p.release(c, req.Context().Err() != nil)
 		proven := c.answered.Load() || !c.young()
-		stale = notSent(err) || proven && (wentAway(err) || says(err, notEstablished))
-		if !cancelled && !(stale && proven) && (c.Err() != nil || wentAway(err)) {
-			p.isSick(c)
-		}
+		stale = notSent(err) || proven && says(err, notEstablished) || (proven || c.given.Load() > 1) && wentAway(err)
 		return nil, stale, err
 	}
 	if !c.answered.Swap(true) {
@@ -188,15 +184,6 @@ func (p *Pool) isWell() {
 	defer p.mu.Unlock()
 	p.backoff, p.careful = backoff{}, time.Time{}
 	p.keep(p.look(time.Now()))
-}
-
-// isSick is told of a request that the end of its connection broke off.
-func (p *Pool) isSick(c *conn) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !c.answered.Load() {
-		p.backoff.failed()
-	}
 }
 
 // release gives back a place that acquire took, of a request that may have ended

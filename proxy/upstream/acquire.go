@@ -59,15 +59,17 @@ func (p *Pool) hopeless() bool {
 
 // look finds a place, the first on the least loaded connection, so that those at
 // the end are idle longest. It drops connections that are of no more use, but
-// asks only those that may be chosen: to ask takes the locks of a connection.
+// asks only those that may be chosen, and until enough are known to be usable:
+// to ask takes the locks of a connection.
 func (p *Pool) look(now time.Time) (found choice) {
 	p.conns = slices.DeleteFunc(p.conns, func(c *conn) bool {
-		left := p.left(c, now)
-		switch {
-		case p.parallel && c.requests > 0:
+		if p.parallel && c.requests > 0 {
 			return false
-		case left > 0 && (found.best == nil || c.requests < found.best.requests),
-			found.best == nil && (found.over == nil || c.requests < found.over.requests):
+		}
+		left := p.left(c, now)
+		best := left > 0 && (found.best == nil || c.requests < found.best.requests)
+		over := found.best == nil && (found.over == nil || c.requests < found.over.requests)
+		if best || over || found.usable < minMultiplexed {
 			room, gone := c.room()
 			if gone {
 				p.lost(c)
@@ -77,13 +79,14 @@ func (p *Pool) look(now time.Time) (found choice) {
 			if room <= 0 {
 				return false
 			}
-			if left > 0 {
-				found.best, found.over = c, nil
-			} else {
-				found.over = c
-			}
-		case c.limit > 0 && c.requests >= c.limit:
+		} else if c.limit > 0 && c.requests >= c.limit {
 			return false
+		}
+		switch {
+		case best:
+			found.best, found.over = c, nil
+		case over:
+			found.over = c
 		}
 		found.usable++
 		found.headroom += left

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"testing"
+	"testing/synctest"
 
 	"github.com/ghostline-dev/ghostline/proxy/config"
 	"golang.org/x/net/http2"
@@ -118,22 +119,18 @@ func TestFewStreams(t *testing.T) {
 }
 
 func TestFewStreamsOpenMoreConnections(t *testing.T) {
-	g := newGate()
-	u := newUnit(t, config.ProtocolH2C)
-	u.streams = 2
-	u.serve(t, g.serve)
-	p := u.pool(t)
-	var finish []func()
-	for range 9 { // one by one, so that the SETTINGS of each connection are known
-		finish = append(finish, g.hold(t, p, 1))
-	}
-	if s := p.Stats(); s.InFlight != 9 || s.Open < 5 || s.Open > 7 {
-		t.Errorf("stats are %+v, want 9 requests on 5 to 7 connections of 2 streams", s)
-	}
-	close(g.open)
-	for _, f := range finish {
-		f()
-	}
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		u := newBubbleUnit(t, config.ProtocolH2C, 2, g.serve)
+		for range 9 { // one by one, so that the SETTINGS of each connection are known
+			defer g.hold(t, u.Pool, 1)()
+			synctest.Wait()
+		}
+		if s := u.Stats(); s.InFlight != 9 || s.Open < 5 || s.Open > 7 {
+			t.Errorf("stats are %+v, want 9 requests on 5 to 7 connections of 2 streams", s)
+		}
+		close(g.open)
+	})
 }
 
 func TestHTTP1(t *testing.T) {

@@ -78,16 +78,35 @@ func (p *proxy) failed(u *unit, result string, now time.Time) {
 	}
 }
 
-// watchHealth compares units with their peers until ctx is done.
+// watchHealth compares units with their peers, and tells of those that cannot be
+// reached, until ctx is done.
 func (p *proxy) watchHealth(ctx context.Context) {
 	tick := time.NewTicker(compareEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case now := <-tick.C:
-			p.loader.current.Load().findSlow(now)
+			s := p.loader.current.Load()
+			s.findSlow(now)
+			p.logReach(s)
 		case <-ctx.Done():
 			return
+		}
+	}
+}
+
+// logReach tells of units that cannot be reached, or can again. It must be said
+// here: if others can serve, no request finds out.
+func (p *proxy) logReach(s *snapshot) {
+	for _, u := range s.units {
+		if u.problem != "" || u.endpoint.outOfReach == u.endpoint.pool.Unreachable() {
+			continue
+		}
+		u.endpoint.outOfReach = !u.endpoint.outOfReach
+		if u.endpoint.outOfReach {
+			p.log.Warn("a unit cannot be reached", "unit", u.Name, "problem", u.endpoint.pool.Stats().Problem)
+		} else {
+			p.log.Info("a unit can be reached again", "unit", u.Name)
 		}
 	}
 }

@@ -180,6 +180,6 @@ func (u *unit) answers(now, since time.Time) bool {
 	case u.probed:
 		return u.endpoint.health.Heard().After(since)
 	default:
-		return state == upstream.Active
+		return state == upstream.Active && !u.endpoint.pool.Unreachable()
 	}
 }

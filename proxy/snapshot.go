@@ -82,7 +82,10 @@ type endpoint struct {
 	slow atomic.Uint32
 	// misconfigured is set while the unit answers that it is not meant.
 	misconfigured atomic.Bool
-	warnings      warnings
+	// outOfReach is whether the log says that the unit cannot be reached; see
+	// [proxy.logReach], to which it belongs.
+	outOfReach bool
+	warnings   warnings
 }
 
 // link connects models, variants and units by their names, in a valid config.

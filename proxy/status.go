@@ -45,8 +45,8 @@ type UnitStatus struct {
 	Serves string `json:"serves"`
 	// State is "active"; "slow" if it is much slower than its peers; "cooling" if
 	// it asked to be left alone, or "ejected" if it failed too often, until Until;
-	// "misconfigured" if it last answered 401, 403 or 404; or "left_out" for the
-	// reason in Problem.
+	// "misconfigured" if it last answered 401, 403 or 404; or "unreachable" or
+	// "left_out" for the reason in Problem.
 	State       string    `json:"state"`
 	Until       time.Time `json:"until,omitzero"`
 	Problem     string    `json:"problem,omitempty"`
@@ -86,6 +86,7 @@ func (u *unit) status() UnitStatus {
 		stats := u.endpoint.pool.Stats()
 		out.InFlight, out.Connections, out.Opened = u.endpoint.inFlight.Load(), stats.Open, stats.Opened
 		_, out.Until = u.endpoint.health.State(time.Now())
+		out.Problem = stats.Problem
 	}
 	return out
 }
@@ -96,11 +97,12 @@ const (
 	stateSlow          = "slow"
 	stateCooling       = "cooling"
 	stateEjected       = "ejected"
+	stateUnreachable   = "unreachable"
 	stateMisconfigured = "misconfigured"
 	stateLeftOut       = "left_out"
 )
 
-var unitStates = []string{stateActive, stateSlow, stateCooling, stateEjected, stateMisconfigured, stateLeftOut}
+var unitStates = []string{stateActive, stateSlow, stateCooling, stateEjected, stateUnreachable, stateMisconfigured, stateLeftOut}
 
 // state is the unit's state, the one that tells most if it is in several.
 func (u *unit) state(now time.Time) string {
@@ -111,6 +113,8 @@ func (u *unit) state(now time.Time) string {
 	switch {
 	case u.endpoint.misconfigured.Load():
 		return stateMisconfigured
+	case u.endpoint.pool.Unreachable():
+		return stateUnreachable
 	case health == upstream.Ejected, health == upstream.OnTrial:
 		return stateEjected
 	case health == upstream.Cooling:

@@ -23,7 +23,7 @@ type standing int
 const (
 	fit      standing = iota
 	slow              // much slower than its peers: asked when no other is left
-	ejected           // asked only when there is nothing else to lose
+	ejected           // or cannot be reached: asked only when there is nothing else to lose
 	notToAsk          // full, or it asked to be left alone
 )
 
@@ -119,7 +119,7 @@ func (p *proxy) standing(x *exchange, u *unit, now time.Time) standing {
 	switch {
 	case state == upstream.Cooling, p.isFull(u, now):
 		return notToAsk
-	case state == upstream.Ejected, state == upstream.OnTrial && u.probed:
+	case state == upstream.Ejected, state == upstream.OnTrial && u.probed, e.pool.Unreachable():
 		return ejected
 	case e.slow.Load()&(1<<x.size) != 0:
 		return slow

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ghostline-dev/ghostline/proxy/config"
+	"github.com/ghostline-dev/ghostline/proxy/upstream"
 )
 
 // testUnits makes the snapshot of a model with variants stable and next, whose
@@ -20,7 +21,7 @@ func testUnits(units ...config.Unit) *snapshot {
 		Models: []config.Model{{Name: "m", Variants: []config.Variant{{Name: "stable", Weight: 1}, {Name: "next", Weight: 1, Fallback: "stable"}}}},
 	}}
 	for _, u := range units {
-		s.units = append(s.units, &unit{Unit: u, endpoint: &endpoint{inFlight: new(atomic.Int64), bucket: newBucket(u.Capacity)}})
+		s.units = append(s.units, &unit{Unit: u, endpoint: &endpoint{pool: &upstream.Pool{}, inFlight: new(atomic.Int64), bucket: newBucket(u.Capacity)}})
 	}
 	s.link()
 	return s

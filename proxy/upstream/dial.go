@@ -118,6 +118,7 @@ func (p *Pool) dialed(opened *http.ClientConn, err error) {
 	p.broadcast()
 	p.closeIdle()
 	p.keep(p.look(time.Now()))
+	p.noteReach()
 }
 
 // connChanged is told that a connection has a place free, or died.
@@ -140,7 +141,15 @@ func (p *Pool) replace(dead *http.ClientConn) {
 	p.conns = slices.Delete(p.conns, i, i+1)
 	p.lost(c)
 	p.keep(p.look(time.Now()))
+	p.noteReach()
 }
+
+func (p *Pool) noteReach() { p.unreachable.Store(len(p.conns) == 0 && p.backoff.wait > 0) }
+
+// Unreachable says whether the unit cannot be connected to, as far as is known:
+// no connection is open, and the last that was to be opened failed. The pool goes
+// on trying, if it is kept warm.
+func (p *Pool) Unreachable() bool { return p.unreachable.Load() }
 
 // lost counts a connection that ended at once, serving nobody, as a dial that
 // failed, so that those who wait for one do not call such a unit again and

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/net/http2"
@@ -72,6 +73,8 @@ type Pool struct {
 	opened   int
 	closed   bool
 	changed  chan struct{} // closed when any of the above changed
+
+	unreachable atomic.Bool // no connection is open, and the last dial failed
 
 	lastUse  time.Time   // or Warm; zero until then
 	careful  time.Time   // see keep; zero is not

@@ -68,16 +68,33 @@ func TestEjection(t *testing.T) {
 	}
 }
 
-// TestUnreachableUnitIsEjected has nobody listen where a unit should be.
-func TestUnreachableUnitIsEjected(t *testing.T) {
-	s := spare(t, nobody(t))
-	for range 8 {
-		s.complete()
-	}
-	s.wantState("first", "ejected")
-	s.wantLog("a unit is ejected", `"unit":"first"`, `"last":"unreachable"`)
-	if got := s.metric("ghostline_unit_attempts_total", "unit", "first"); got != 5 {
-		t.Errorf("it was to be asked %v times, want 5", got)
+// TestUnreachableUnit has nobody listen where a unit should be: no request has to
+// find out. Once somebody does, the unit is asked.
+func TestUnreachableUnit(t *testing.T) {
+	for _, protocol := range []string{config.ProtocolH2C, config.ProtocolHTTP1} {
+		t.Run(protocol, func(t *testing.T) {
+			n := newNetwork(t, serveUnit(t, says(whole("first"))))
+			n.refuse()
+			s := spare(t, n.address)
+			s.reconfigure(func(c *config.Config) { c.Units[0].Protocol, c.Units[1].Protocol = protocol, protocol })
+			s.eventually("the unit is unreachable", func() bool { state, _ := s.unitState("first"); return state == "unreachable" })
+			s.wantState("first", "unreachable")
+			if _, problem := s.unitState("first"); !strings.Contains(problem, "refused") {
+				t.Errorf("the problem is %q", problem)
+			}
+			s.eventually("the log says so", func() bool { return s.logged("a unit cannot be reached") == 1 })
+			for range 8 {
+				s.complete()
+			}
+			if got := s.metric("ghostline_unit_attempts_total", "unit", "first"); got != 0 {
+				t.Errorf("it was to be asked %v times, want never", got)
+			}
+			n.heal()
+			s.eventually("the log says that it is back", func() bool { return s.logged("a unit can be reached again") == 1 })
+			s.wantState("first", "active")
+			s.complete()
+			s.eventually("it is asked", func() bool { return s.metric("ghostline_unit_attempts_total", "unit", "first", "result", "ok") == 1 })
+		})
 	}
 }
 

@@ -74,17 +74,21 @@ func TestUnitThatRefusesConnections(t *testing.T) {
 // start: nothing answers, not even with a refusal.
 func TestUnitThatCannotBeConnectedTo(t *testing.T) {
 	eachProtocol(t, func(t *testing.T, protocol string) {
-		s, n := faulty(t, protocol, says(whole("first")), func(t *config.Timeouts) { t.Connect = shortly })
+		n := newNetwork(t, serveUnit(t, says(whole("first"))))
 		n.blackhole()
+		s := start(t, setup{config: func(c *config.Config) {
+			c.Timeouts.Connect = shortly
+			first := unitAt(c, "first", n.address)
+			c.Units[0].Priority, first.Protocol = 1, protocol
+			c.Units = append(c.Units, first)
+		}})
 		for _, body := range []string{prompt, unaryPrompt} {
 			if got := s.post("/v1/completions", body); got.status != http.StatusOK || got.err != nil {
 				t.Errorf("got %d %q, %v; want the other unit's answer", got.status, got.body, got.err)
 			}
 		}
 		s.outcomes("ok", 2)
-		if got := s.metric("ghostline_unit_attempts_total", "unit", "first", "result", "unreachable"); got != 2 {
-			t.Errorf("%v attempts are counted as unreachable, want 2", got)
-		}
+		s.eventually("the unit is known to be unreachable", func() bool { state, _ := s.unitState("first"); return state == "unreachable" })
 		s.settled()
 		if _, opened := n.connections(); opened != 0 {
 			t.Errorf("%d connections passed the black hole", opened)

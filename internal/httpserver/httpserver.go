@@ -30,6 +30,10 @@ const (
 	idleTimeout = time.Hour
 	pingAfter   = 30 * time.Second
 	pingTimeout = 15 * time.Second
+	// unreadConnection is how long an HTTP/2 connection may take no byte of what
+	// there is to send. A stream's write deadline does not end a write that the
+	// connection holds up: its reset would have to be sent first.
+	unreadConnection = 10 * time.Second
 )
 
 // Server is one listener and what answers on it.
@@ -120,6 +124,7 @@ func (s *Server) build(config *tls.Config) (*http.Server, error) {
 			MaxConcurrentStreams: orDefault(s.MaxConcurrentStreams, DefaultMaxConcurrentStreams),
 			SendPingTimeout:      pingAfter,
 			PingTimeout:          pingTimeout,
+			WriteByteTimeout:     unreadConnection,
 		},
 	}
 	srv.Protocols.SetHTTP1(true)

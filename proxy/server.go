@@ -17,8 +17,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// errorWithin bounds the sending of an error to a client that does not read.
-const errorWithin = 10 * time.Second
+// shortWithin bounds the sending of what is no completion to a client that does
+// not read.
+const shortWithin = 10 * time.Second
 
 // ServeHTTP is everything on the traffic ports.
 func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -157,7 +158,7 @@ func (p *proxy) fail(w http.ResponseWriter, r *http.Request, x *exchange, err er
 
 // breakOff ends a stream so that what came of it cannot be taken for all.
 func (p *proxy) breakOff(w http.ResponseWriter, x *exchange, e *clientError) {
-	if x.ask.stream {
+	if x.ask.stream && e.attempt != attemptCancelled { // it is not the client that does not read
 		boundWrites(w, time.Duration(x.snapshot.config.Timeouts.Write))
 		_, _ = w.Write(sse.Append(nil, e.body()))
 		_ = http.NewResponseController(w).Flush()
@@ -190,7 +191,7 @@ func writeError(w http.ResponseWriter, id string, e *clientError) {
 	}
 	body := e.body()
 	header.Set("Content-Length", strconv.Itoa(len(body)))
-	boundWrites(w, errorWithin)
+	boundWrites(w, shortWithin)
 	w.WriteHeader(e.status)
 	_, _ = w.Write(body) // an error means that the client is gone
 }
@@ -263,6 +264,7 @@ func (p *proxy) regionz(w http.ResponseWriter, r *http.Request) {
 func writeText(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
+	boundWrites(w, shortWithin)
 	w.WriteHeader(status)
 	_, _ = w.Write([]byte(text)) // an error means that the client is gone
 }
@@ -283,6 +285,7 @@ func (p *proxy) adminHandler() http.Handler {
 
 func writeJSON(w http.ResponseWriter, status int, value any) {
 	w.Header().Set("Content-Type", "application/json")
+	boundWrites(w, shortWithin)
 	w.WriteHeader(status)
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")

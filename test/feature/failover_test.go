@@ -53,7 +53,6 @@ func TestRefusalsFailOver(t *testing.T) {
 		{"503", status(503, nil), 1, 1, "refused"},
 		{"a wrong credential", status(401, nil), 1, 1, "misconfigured"},
 		{"a wrong path", status(404, nil), 1, 1, "misconfigured"},
-		{"nobody there", func(t *testing.T) (string, func() int) { return nobody(t), func() int { return 0 } }, 0, 0, "unreachable"},
 		{"REFUSED_STREAM", refused(func(p *peer, stream uint32, _ int) { p.reset(stream, http2.ErrCodeRefusedStream) }), 1, 2, "refused"},
 		{"GOAWAY", refused(func(p *peer, _ uint32, _ int) { p.goAway(0, http2.ErrCodeNo) }), 1, 5, "refused"},
 		{"GOAWAY and gone", refused(func(p *peer, _ uint32, _ int) { p.goAway(0, http2.ErrCodeNo); p.conn.Close() }), 1, 5, "refused"},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/netip"
+	"sync/atomic"
 	"time"
 
 	"github.com/ghostline-dev/ghostline/internal/httpserver"
@@ -24,6 +25,7 @@ type clientConn struct {
 	*httpserver.Connection
 	addr   netip.Addr
 	resets *rate.Limiter // of requests that never authenticated
+	gone   atomic.Bool   // it was cut, which ends its other requests too
 }
 
 type clientConnKey struct{}
@@ -41,7 +43,7 @@ func withConn(ctx context.Context, conn net.Conn) context.Context {
 // of all are reset, and their subject's bucket bounds them.
 func (p *proxy) strangerLeft(ctx context.Context) {
 	c, ok := ctx.Value(clientConnKey{}).(*clientConn)
-	if !ok || c.resets.Allow() || p.loader.current.Load().trusts(c.addr) {
+	if !ok || c.resets.Allow() || p.loader.current.Load().trusts(c.addr) || c.gone.Swap(true) {
 		return
 	}
 	p.metrics.connectionsCut.Inc()

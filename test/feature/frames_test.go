@@ -2,6 +2,7 @@ package feature
 
 import (
 	"bytes"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -205,6 +206,19 @@ type framedClient struct {
 func (s *stack) framed(settings ...http2.Setting) *framedClient {
 	s.t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(s.plainURL, "http://"))
+	return s.framedOn(conn, err, settings...)
+}
+
+// framedTLS connects to the proxy over TLS.
+func (s *stack) framedTLS(settings ...http2.Setting) *framedClient {
+	s.t.Helper()
+	conn, err := tls.Dial("tcp", strings.TrimPrefix(s.tlsURL, "https://"), &tls.Config{RootCAs: s.ca.Pool(), NextProtos: []string{"h2"}})
+	return s.framedOn(conn, err, settings...)
+}
+
+// framedOn begins HTTP/2 on a connection, if there is one.
+func (s *stack) framedOn(conn net.Conn, err error, settings ...http2.Setting) *framedClient {
+	s.t.Helper()
 	if err != nil {
 		s.t.Fatal(err)
 	}

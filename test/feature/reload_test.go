@@ -3,6 +3,7 @@ package feature
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -87,6 +88,50 @@ func TestWrongConfigKeepsTheLastGood(t *testing.T) {
 		t.Errorf("the stream that ran meanwhile: %d, %v, %q", got.status, got.err, got.body)
 	}
 	s.wantNoLeak(nil, "sesame-key")
+}
+
+// TestStreamKeepsItsVariantAndUnit: a reload that moves everybody to another
+// variant, or takes a stream's unit away, is for the next request.
+func TestStreamKeepsItsVariantAndUnit(t *testing.T) {
+	release := make(chan struct{})
+	s, units := cast(t, setup{config: func(c *config.Config) {
+		c.Models[0].Variants = []config.Variant{{Name: "stable", Weight: 1}, {Name: "next", Weight: 0}}
+		c.Units[1].Serves = "ghost-code/next"
+	}}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		says(event(chunk(0, "a", "null")))(w, r)
+		select {
+		case <-release:
+			send(w, whole("b"))
+		case <-r.Context().Done():
+		}
+	}), says(whole("next")))
+	client := s.h2()
+	resp, err := client.Do(s.request(t.Context(), s.tlsURL, "/v1/completions", prompt))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	for _, change := range []func(*config.Config){
+		func(c *config.Config) { c.Models[0].Variants[0].Weight, c.Models[0].Variants[1].Weight = 0, 1 },
+		func(c *config.Config) { c.Units = c.Units[1:] },
+	} {
+		s.reconfigure(change)
+		next := s.do(client, s.request(t.Context(), s.tlsURL, "/v1/completions", prompt))
+		if v := next.header.Get("X-Ghostline-Variant"); v != "next" || next.body != whole("next") {
+			t.Errorf("the next request got variant %q, %q", v, next.body)
+		}
+	}
+	if _, gone, running := units[0].counts(); gone != 0 || running != 1 {
+		t.Errorf("at the stream's unit %d have left and %d run; want none and 1", gone, running)
+	}
+	close(release)
+	body, err := io.ReadAll(resp.Body)
+	if v := resp.Header.Get("X-Ghostline-Variant"); v != "stable" || err != nil || string(body) != event(chunk(0, "a", "null"))+whole("b") {
+		t.Errorf("the stream has variant %q, %q, %v; want all of stable's", v, body, err)
+	}
+	wantAsked(t, units, 1, 2)
+	s.settled()
+	s.outcomes("ok", 2) // the stream's unit has no series any more
 }
 
 // TestWrongConfigStopsNeitherDenialNorRotation: what the config in use names

@@ -1,6 +1,7 @@
 package feature
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"sync"
@@ -194,12 +195,11 @@ func TestFailuresThatAreNotInARow(t *testing.T) {
 	s.wantState("unit-0", "active")
 }
 
-// wantLog checks that the log has a line with all of the parts.
+// wantLog waits for a line of the log with all of the parts, which may come just
+// after what it tells of.
 func (s *stack) wantLog(parts ...string) {
 	s.t.Helper()
-	if s.logged(parts...) == 0 {
-		s.t.Errorf("the log has no line with %q", parts)
-	}
+	s.eventually(fmt.Sprintf("the log has a line with %q", parts), func() bool { return s.logged(parts...) > 0 })
 }
 
 // logged is how many lines of the log have all of the parts.

@@ -69,20 +69,49 @@ func TestCancelsOfTooFewAnswers(t *testing.T) {
 	s.wantState("unit-0", "active")
 }
 
+// TestOverloadedUnitIsNotSuspect: clients wait for longer than ever and leave,
+// but the unit answers others meanwhile, so it does not hang.
+func TestOverloadedUnitIsNotSuspect(t *testing.T) {
+	s, units := cast(t, setup{}, says(whole("a")), says(whole("b")))
+	began := time.Now()
+	for range suspectAfter {
+		s.complete()
+	}
+	longest := time.Since(began)
+	for range 2 {
+		units[0].is(http.HandlerFunc(never))
+		visits := s.waitAt(units[0], 6, longest)
+		units[0].is(says(whole("a")))
+		s.complete()
+		units[0].is(http.HandlerFunc(never))
+		for _, visit := range visits {
+			visit.leave()
+		}
+	}
+	s.settled()
+	s.wantState("unit-0", "active")
+	wantAsked(t, units, suspectAfter+2*7, 0)
+}
+
 // leaveAfter has n clients ask a unit that hangs and leave once they have waited
 // for longer than a time.
 func (s *stack) leaveAfter(unit *actor, n int, wait time.Duration) {
 	s.t.Helper()
+	for _, visit := range s.waitAt(unit, n, wait) {
+		visit.leave()
+	}
+	s.settled()
+}
+
+// waitAt has n clients wait at a unit that hangs for longer than a time.
+func (s *stack) waitAt(unit *actor, n int, wait time.Duration) (visits []*visit) {
+	s.t.Helper()
 	v, asked := s.visitor(leavers[1]), unit.asked()
-	var visits []*visit
 	for range n {
 		visits = append(visits, v.start(prompt, false))
 	}
 	s.eventually("they are at the unit", unit.begunIs(asked+n))
 	began := time.Now()
 	s.eventually("they have waited long enough", func() bool { return time.Since(began) > wait })
-	for _, visit := range visits {
-		visit.leave()
-	}
-	s.settled()
+	return visits
 }

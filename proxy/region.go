@@ -180,6 +180,8 @@ func (u *unit) answers(now, since time.Time) bool {
 	case u.probed:
 		return u.endpoint.health.Heard().After(since)
 	default:
-		return state == upstream.Active && !u.endpoint.pool.Unreachable()
+		// One whose ejection is over must be tried by somebody: were the region
+		// out until then, nobody might ever come.
+		return state != upstream.Ejected && !u.endpoint.pool.Unreachable()
 	}
 }

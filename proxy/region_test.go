@@ -3,8 +3,55 @@ package proxy
 import (
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/ghostline-dev/ghostline/proxy/auth"
+	"github.com/ghostline-dev/ghostline/proxy/config"
 )
+
+// TestRegionProblem is how a region's only unit decides for it.
+func TestRegionProblem(t *testing.T) {
+	fail := func(u *unit) {
+		for range 5 {
+			u.endpoint.health.Failed(time.Now())
+		}
+	}
+	cool := func(u *unit) { u.endpoint.health.Cool(time.Now(), time.Now().Add(time.Hour)) }
+	for name, tc := range map[string]struct {
+		probed bool
+		before func(*unit)
+		after  time.Duration
+		ok     bool
+	}{
+		"nothing is known":                     {false, func(*unit) {}, 0, true},
+		"ejected":                              {false, fail, 0, false},
+		"ejected, its time is over":            {false, fail, 10 * time.Second, true},
+		"ejected, and full":                    {false, func(u *unit) { fail(u); cool(u) }, 0, true},
+		"out of use":                           {false, func(u *unit) { u.problem = "no credential" }, 0, false},
+		"of another region":                    {false, func(u *unit) { u.Region = "near" }, 0, false},
+		"probed, never heard of":               {true, func(*unit) {}, 0, false},
+		"probed, heard of lately":              {true, func(u *unit) { u.endpoint.health.Answered(time.Now()) }, time.Second, true},
+		"probed, heard of long ago":            {true, func(u *unit) { u.endpoint.health.Answered(time.Now()) }, time.Minute, false},
+		"probed, cooling":                      {true, cool, time.Minute, true},
+		"probed, ejected and its time is over": {true, fail, 10 * time.Second, false},
+		"probed, ejected and answered a probe": {true, func(u *unit) { fail(u); u.endpoint.health.Probed(time.Now()) }, 0, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := testUnits(config.Unit{Name: "u", Region: "here", Serves: "m/stable"})
+				s.auth = new(auth.Authenticator)
+				s.units[0].probed = tc.probed
+				tc.before(s.units[0])
+				time.Sleep(tc.after)
+				now := time.Now()
+				if err := s.regionProblem(now, now.Add(-10*time.Second)); (err == nil) != tc.ok {
+					t.Errorf("got %v; want none: %t", err, tc.ok)
+				}
+			})
+		})
+	}
+}
 
 func TestVote(t *testing.T) {
 	bad := errors.New("bad")

@@ -76,8 +76,8 @@ func TestRegionDown(t *testing.T) {
 		c.Failover, c.Units[1].Region = []string{"near"}, "near"
 	}}, says(whole("a")), says(whole("b")))
 	s.voted("up")
-	units[0].is(answers(500, nil, ""))
 	asked := units[0].asked()
+	units[0].is(answers(500, nil, ""))
 	s.voted("down")
 	if got := units[0].asked() - asked; got < 3 {
 		t.Errorf("the region is voted out after %d failures, want at least 3", got)

@@ -147,7 +147,7 @@ func TestNotGivingUp(t *testing.T) {
 			visit := s.visitor(leavers[1]).start(prompt, false)
 			s.eventually("it is at the unit", units[0].begunIs(asked+1))
 			began := time.Now()
-			s.eventually("half of the time is over", func() bool { return time.Since(began) > firstByteLimit*5/8 })
+			s.eventually("half of the time is over", func() bool { return time.Since(began) > firstByteLimit*9/16 })
 			close(release)
 			if end := <-visit.ended; end.err != nil || !strings.HasSuffix(end.body, event("[DONE]")) {
 				t.Errorf("got %q, %v; want the unit's answer", end.body, end.err)

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ghostline-dev/ghostline/proxy/config"
 )
@@ -94,8 +95,12 @@ func TestRegionDown(t *testing.T) {
 func TestSaturatedRegionIsUp(t *testing.T) {
 	for name, header := range map[string]http.Header{"for long": {"Retry-After": {"60"}}, "for a moment": {"Retry-After-Ms": {"1"}}} {
 		t.Run(name, func(t *testing.T) {
-			// The second unit's failures are there to tell how often the region was looked at.
-			s, _ := cast(t, setup{config: probing}, answers(429, header, ""), answers(500, nil, ""))
+			// The second unit's failures tell how often the region was looked at. They
+			// take longer than the first one's moment.
+			s, _ := cast(t, setup{config: probing}, answers(429, header, ""), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				<-time.After(50 * time.Millisecond)
+				w.WriteHeader(http.StatusInternalServerError)
+			}))
 			s.probed("unit-1", "error", 5)
 			s.wantVote("up")
 			if s.logged("voted out") > 0 {

@@ -10,4 +10,6 @@ if why=$(CGO_ENABLED=1 go build -race runtime/cgo 2>&1); then
 else
 	echo "test-unit: without the race detector, which does not build here: $(echo "$why" | tail -n 1)"
 fi
-exec go test $race ./...
+# The default of 10 minutes is for the whole of a package, and test/feature has much
+# to do on a slow machine.
+exec go test $race -timeout 30m ./...

@@ -13,6 +13,7 @@ var errNoKeys = errors.New("the token issuer's keys are not known yet")
 func (p *proxy) authenticate(x *exchange) error {
 	claims, cached, err := x.snapshot.auth.Authenticate(x.header["Authorization"], x.start)
 	p.metrics.authenticated(cached, err)
+	x.stranger = err != nil
 	switch {
 	case err == nil:
 	case errors.Is(err, auth.ErrNoToken):

@@ -23,6 +23,7 @@ type exchange struct {
 	start    time.Time
 	snapshot *snapshot
 	id       string        // admit
+	stranger bool          // authenticate: it has no valid token
 	claims   *token.Claims // authenticate
 	client   clientInfo    // identifyClient
 	subject  *subjectState // limit

@@ -28,20 +28,20 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		// connection is lost.
 		w.Header().Set("Connection", "close")
 	}
-	if authenticated := p.serve(w, r); !authenticated && r.Context().Err() != nil {
+	if stranger := p.serve(w, r); stranger && r.Context().Err() != nil {
 		p.strangerLeft(r.Context())
 	}
 }
 
-// serve answers a request and says whether that was authenticated.
-func (p *proxy) serve(w http.ResponseWriter, r *http.Request) bool {
+// serve answers a request and says whether that came without a valid token.
+func (p *proxy) serve(w http.ResponseWriter, r *http.Request) (stranger bool) {
 	switch r.URL.Path {
 	case "/readyz":
 		p.readyz(w, r)
-		return false
+		return true
 	case "/regionz":
 		p.regionz(w, r)
-		return false
+		return true
 	case "/v1/models":
 		return p.serveModels(w, r)
 	}
@@ -50,17 +50,17 @@ func (p *proxy) serve(w http.ResponseWriter, r *http.Request) bool {
 	case !ok:
 		p.refuse(w, r, notFound("path_not_found", "this path is not known; completions are at /v1/completions, "+
 			"/v1/engines/{model}/completions and /v1/fim/completions, the models at /v1/models"))
-		return false
+		return true
 	case r.Method != http.MethodPost:
 		p.refuse(w, r, wrongMethod(r.Method, http.MethodPost))
-		return false
+		return true
 	}
 	return p.serveCompletion(w, r, f, engine)
 }
 
 // serveCompletion takes a completion request through the stages to its one
-// outcome, and says whether it was authenticated.
-func (p *proxy) serveCompletion(w http.ResponseWriter, r *http.Request, f form, engine string) bool {
+// outcome, and says whether it came without a valid token.
+func (p *proxy) serveCompletion(w http.ResponseWriter, r *http.Request, f form, engine string) (stranger bool) {
 	x := p.begin(w, r, f, engine)
 	err := p.protect(func() error { return p.complete(r.Context(), w, x) })
 	// Whatever else went wrong, nobody waits for it. A time limit of ours is no
@@ -72,7 +72,7 @@ func (p *proxy) serveCompletion(w http.ResponseWriter, r *http.Request, f form, 
 	if err != nil {
 		p.fail(w, r, x, err)
 	}
-	return x.claims != nil
+	return x.stranger
 }
 
 // begin makes the exchange and loads the snapshot that it keeps to its end.
@@ -209,12 +209,12 @@ func setRequestID(header http.Header, id string) {
 	header["X-Github-Request-Id"] = []string{id}
 }
 
-// serveModels lists the models that the subject may use, and says whether there
-// was one.
-func (p *proxy) serveModels(w http.ResponseWriter, r *http.Request) (authenticated bool) {
+// serveModels lists the models that the subject may use, and says whether the
+// request came without a valid token.
+func (p *proxy) serveModels(w http.ResponseWriter, r *http.Request) (stranger bool) {
 	if r.Method != http.MethodGet {
 		p.refuse(w, r, wrongMethod(r.Method, http.MethodGet))
-		return false
+		return true
 	}
 	httpserver.LeaveBody(w, r)
 	x := p.begin(w, r, nil, "")
@@ -222,12 +222,12 @@ func (p *proxy) serveModels(w http.ResponseWriter, r *http.Request) (authenticat
 	for _, stage := range []func(*exchange) error{p.admit, p.authenticate} {
 		if err := stage(x); err != nil {
 			writeError(w, x.id, asClientError(err))
-			return x.claims != nil
+			return x.stranger
 		}
 	}
 	setRequestID(w.Header(), x.id)
 	writeJSON(w, http.StatusOK, x.modelList())
-	return true
+	return false
 }
 
 // readyz says whether this proxy should be sent requests. While draining it is

@@ -59,7 +59,7 @@ func (p *proxy) mayRetry(x *exchange, err error) bool {
 	if !ok || e.again == never || len(x.tried) == maxTries {
 		return false
 	}
-	return e.again == always || p.hasOther(x, ejected) && p.takeRetry()
+	return e.again == always || p.hasOther(x, unreachable) && p.takeRetry()
 }
 
 // takeRetry takes a retry from the budget.

@@ -21,11 +21,16 @@ const retryWhenFull = time.Second
 type standing int
 
 const (
-	fit      standing = iota
-	slow              // much slower than its peers: asked when no other is left
-	ejected           // or cannot be reached: asked only when there is nothing else to lose
-	notToAsk          // full, or it asked to be left alone
+	fit         standing = iota
+	slow                 // much slower than its peers: asked when no other is left
+	ejected              // asked only when there is nothing else to lose
+	unreachable          // asked after those
+	notToAsk             // full, or it asked to be left alone
 )
+
+// rounds are the standings that are asked together. A variant's fallback serves
+// before the variant's own units that failed.
+var rounds = [][]standing{{fit, slow}, {ejected}, {unreachable}}
 
 // pickUnit finds the next unit to try and takes a place on it, none twice: in
 // the order of regions and priorities, the less loaded of two of those alike. When
@@ -33,16 +38,14 @@ const (
 // the ejected ones: one that failed may have recovered, and nobody else is left.
 func (p *proxy) pickUnit(x *exchange) error {
 	now := time.Now()
-	for v := x.wanted; v != nil; v = v.fallback {
-		if p.takeOne(x, v, fit, now) || p.takeOne(x, v, slow, now) {
-			x.variant = v
-			return nil
-		}
-	}
-	for v := x.wanted; v != nil; v = v.fallback {
-		if p.takeOne(x, v, ejected, now) {
-			x.variant = v
-			return nil
+	for _, round := range rounds {
+		for v := x.wanted; v != nil; v = v.fallback {
+			for _, want := range round {
+				if p.takeOne(x, v, want, now) {
+					x.variant = v
+					return nil
+				}
+			}
 		}
 	}
 	return noCapacity(errNoUnit, x.comeAgain(now))
@@ -119,7 +122,9 @@ func (p *proxy) standing(x *exchange, u *unit, now time.Time) standing {
 	switch {
 	case state == upstream.Cooling, p.isFull(u, now):
 		return notToAsk
-	case state == upstream.Ejected, state == upstream.OnTrial && u.probed, e.pool.Unreachable():
+	case e.pool.Unreachable():
+		return unreachable
+	case state == upstream.Ejected, state == upstream.OnTrial && u.probed:
 		return ejected
 	case e.slow.Load()&(1<<x.size) != 0:
 		return slow
@@ -154,7 +159,7 @@ func (p *proxy) take(x *exchange, u *unit, as standing, now time.Time) bool {
 		return false
 	}
 	x.unit = u
-	if state, _ := u.endpoint.health.State(now); as != ejected && state == upstream.OnTrial {
+	if state, _ := u.endpoint.health.State(now); as < ejected && state == upstream.OnTrial {
 		x.onTrial = u.endpoint.health.TakeTrial()
 		if !x.onTrial {
 			x.leaveUnit()

@@ -17,7 +17,7 @@ import (
 
 const (
 	fleetSize = 5
-	typists   = 20
+	typists   = 10
 	// mostDown is how many units are down at a time: fewer than a request tries.
 	mostDown = 2
 )

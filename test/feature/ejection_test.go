@@ -99,6 +99,23 @@ func TestUnreachableUnit(t *testing.T) {
 	}
 }
 
+// TestUnreachableAfterEjected: of the units that failed, those that can be reached
+// are asked first.
+func TestUnreachableAfterEjected(t *testing.T) {
+	s, units := cast(t, setup{config: func(c *config.Config) {
+		c.Units[0].URL = "http://" + nobody(t) + "/v1/completions"
+	}}, nil, answers(500, nil, ""))
+	s.eventually("the first unit is unreachable", func() bool { state, _ := s.unitState("unit-0"); return state == "unreachable" })
+	s.send(5, prompt)
+	s.wantState("unit-1", "ejected")
+	units[1].is(says(whole("b")))
+	before := s.metric("ghostline_unit_attempts_total", "unit", "unit-0")
+	s.complete()
+	if got := s.metric("ghostline_unit_attempts_total", "unit", "unit-0"); got != before {
+		t.Error("the unit that cannot be reached was asked before the one that is ejected")
+	}
+}
+
 // TestWhoStandsInForAnEjectedUnit may be a unit of another region, or of another
 // variant.
 func TestWhoStandsInForAnEjectedUnit(t *testing.T) {

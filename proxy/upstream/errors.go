@@ -26,10 +26,16 @@ func NotProcessed(err error) bool {
 	if _, ok := errors.AsType[*DialError](err); ok {
 		return true
 	}
-	if stream, ok := errors.AsType[http2.StreamError](err); ok {
-		return stream.Code == http2.ErrCodeRefusedStream
+	if _, ok := errors.AsType[http2.StreamError](err); ok {
+		return refusedStream(err)
 	}
 	return notSent(err) || wentAway(err) || says(err, notEstablished)
+}
+
+// refusedStream says whether err is the unit's refusal to look at a stream.
+func refusedStream(err error) bool {
+	stream, ok := errors.AsType[http2.StreamError](err)
+	return ok && stream.Code == http2.ErrCodeRefusedStream
 }
 
 // notSent says whether err is of a request whose connection, which was good

@@ -147,8 +147,8 @@ func TestRefusedStream(t *testing.T) {
 		if _, err := ask(t.Context(), u.pool(t)); !NotProcessed(err) {
 			t.Errorf("error %v, want one that is not processed", err)
 		}
-		if n := u.requests.Load(); n != 2 {
-			t.Errorf("the request was sent %d times, want 2", n)
+		if n := u.requests.Load(); n != maxStale+1 {
+			t.Errorf("the request was sent %d times, want %d", n, maxStale+1)
 		}
 	})
 	t.Run("goes to another connection after a GOAWAY that is an error", func(t *testing.T) {

@@ -160,7 +160,9 @@ func refused(err error) bool {
 
 // send sends req on a connection. An error is stale if the connection, which
 // was good before, was going away: that says nothing of the unit. A GOAWAY to
-// the only request of a new connection does: the next one would get it too.
+// the only request of a new connection does: the next one would get it too. A new
+// connection that refuses a stream may have been given more than it takes, which
+// is known only from the unit's SETTINGS.
 func (p *Pool) send(req *http.Request, placed func(bool)) (resp *http.Response, stale bool, err error) {
 	c, err := p.acquire(req.Context())
 	if err != nil {
@@ -171,7 +173,7 @@ func (p *Pool) send(req *http.Request, placed func(bool)) (resp *http.Response, 
 	if err != nil {
 		p.release(c, req.Context().Err() != nil)
 		proven := c.answered.Load() || !c.young()
-		stale = notSent(err) || proven && says(err, notEstablished) || (proven || c.given.Load() > 1) && wentAway(err)
+		stale = notSent(err) || !proven && refusedStream(err) || proven && says(err, notEstablished) || (proven || c.given.Load() > 1) && wentAway(err)
 		return nil, stale, err
 	}
 	if !c.answered.Swap(true) {

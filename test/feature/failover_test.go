@@ -41,10 +41,9 @@ func TestRefusalsFailOver(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		first func(*testing.T) (address string, asked func() int)
-		// most is how often the first unit may be asked: a stream that it
-		// refused goes out once more on another connection, and one whose
-		// connection was going away a few times, since that says nothing of the
-		// unit's other ones.
+		// most is how often the first unit may be asked: a stream that a new
+		// connection refused, or whose connection was going away, goes out a few
+		// times more, since that says nothing of the unit's other connections.
 		least, most int
 		result      string // of the attempt
 	}{
@@ -53,7 +52,7 @@ func TestRefusalsFailOver(t *testing.T) {
 		{"503", status(503, nil), 1, 1, "refused"},
 		{"a wrong credential", status(401, nil), 1, 1, "misconfigured"},
 		{"a wrong path", status(404, nil), 1, 1, "misconfigured"},
-		{"REFUSED_STREAM", refused(func(p *peer, stream uint32, _ int) { p.reset(stream, http2.ErrCodeRefusedStream) }), 1, 2, "refused"},
+		{"REFUSED_STREAM", refused(func(p *peer, stream uint32, _ int) { p.reset(stream, http2.ErrCodeRefusedStream) }), 1, 5, "refused"},
 		{"GOAWAY", refused(func(p *peer, _ uint32, _ int) { p.goAway(0, http2.ErrCodeNo) }), 1, 5, "refused"},
 		{"GOAWAY and gone", refused(func(p *peer, _ uint32, _ int) { p.goAway(0, http2.ErrCodeNo); p.conn.Close() }), 1, 5, "refused"},
 		{"GOAWAY with a complaint", refused(func(p *peer, _ uint32, _ int) { p.goAway(0, http2.ErrCodeEnhanceYourCalm) }), 1, 5, "refused"},

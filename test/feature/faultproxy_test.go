@@ -69,6 +69,21 @@ func (n *network) refuse() {
 	})
 }
 
+// gone is refuse, and no connection goes on either.
+func (n *network) gone() {
+	n.t.Helper()
+	n.refuse()
+	giveUp := time.After(20 * time.Second)
+	for open := 1; open > 0; open, _ = n.connections() { // some may be on their way
+		n.cut()
+		select {
+		case <-time.After(time.Millisecond):
+		case <-giveUp:
+			n.t.Fatal("the network's connections do not end")
+		}
+	}
+}
+
 // hold lets nothing pass in either direction, not even a connection's end; what
 // is sent meanwhile arrives once the network has healed. New connections open,
 // as to a machine whose process hangs.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -102,6 +103,11 @@ type framedUnit struct {
 	// wholly; n counts them from 1 on all connections. It must not block.
 	answer   func(p *peer, stream uint32, n int)
 	settings []http2.Setting
+	// onReset, if set, is told of a stream that the proxy reset.
+	onReset func(p *peer, stream uint32)
+	// mostResets, if set, is how many resets in a second a connection may see; it
+	// is ended with the next one.
+	mostResets int
 
 	mu             sync.Mutex
 	requests       int
@@ -153,6 +159,7 @@ func (u *framedUnit) serve(conn net.Conn) {
 	}
 	p := newPeer(conn)
 	p.write(func(f *http2.Framer) error { return f.WriteSettings(u.settings...) })
+	var resets []time.Time
 	for {
 		frame, err := p.next()
 		if err != nil {
@@ -161,6 +168,15 @@ func (u *framedUnit) serve(conn net.Conn) {
 		switch f := frame.(type) {
 		case *http2.RSTStreamFrame:
 			u.count(func() { u.resets = append(u.resets, f.ErrCode) })
+			if u.onReset != nil {
+				u.onReset(p, f.StreamID)
+			}
+			now := time.Now()
+			resets = append(slices.DeleteFunc(resets, func(at time.Time) bool { return now.Sub(at) > time.Second }), now)
+			if u.mostResets > 0 && len(resets) > u.mostResets {
+				p.goAway(f.StreamID, http2.ErrCodeEnhanceYourCalm)
+				return
+			}
 		case *http2.GoAwayFrame:
 			u.count(func() { u.goAways = append(u.goAways, f.ErrCode) })
 		case *http2.DataFrame:

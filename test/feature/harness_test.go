@@ -59,6 +59,7 @@ type stack struct {
 	arrived  *arrivals
 	metrics  *prometheus.Registry
 	log      *lockedBuffer // of the proxy
+	networks []*network    // before units, if the test has said so
 	config   config.Config
 	dir      string
 	tlsURL   string

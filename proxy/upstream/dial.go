@@ -102,6 +102,7 @@ func (p *Pool) dialed(opened *http.ClientConn, err error) {
 	switch {
 	case err == nil:
 		p.opened++
+		p.failing = false
 		// What ALPN chose shows only in how much the connection takes.
 		p.parallel = opened.Available() <= 1 && p.opts.Protocol != config.ProtocolH2C && p.opts.Protocol != config.ProtocolHTTP2
 		p.conns = append(p.conns, p.newConn(opened))
@@ -112,7 +113,7 @@ func (p *Pool) dialed(opened *http.ClientConn, err error) {
 		// By the pool, so it says nothing of the unit.
 	default:
 		p.failures++
-		p.lastErr = err
+		p.failing, p.lastErr = true, err
 		p.backoff.failed()
 	}
 	p.broadcast()
@@ -144,7 +145,11 @@ func (p *Pool) replace(dead *http.ClientConn) {
 	p.noteReach()
 }
 
-func (p *Pool) noteReach() { p.unreachable.Store(len(p.conns) == 0 && p.backoff.wait > 0) }
+// cannotConnect is Unreachable. A connection that was open for a while and then
+// closed shows that the unit can be reached, even if it was given no request.
+func (p *Pool) cannotConnect() bool { return len(p.conns) == 0 && p.failing }
+
+func (p *Pool) noteReach() { p.unreachable.Store(p.cannotConnect()) }
 
 // Unreachable says whether the unit cannot be connected to, as far as is known:
 // no connection is open, and the last that was to be opened failed. The pool goes
@@ -159,7 +164,7 @@ func (p *Pool) lost(c *conn) {
 	switch {
 	case c.given.Load() == 0 && c.young():
 		p.failures++
-		p.lastErr = errHungUp
+		p.failing, p.lastErr = true, errHungUp
 		p.backoff.failed()
 	case !c.answered.Load() && c.Err() == nil:
 		p.backoff.failed()

@@ -47,6 +47,9 @@ func (p *Pool) missing(found choice) int {
 	case p.closed || p.lastUse.IsZero():
 		return 0
 	case p.parallel && time.Since(p.lastUse) > spareFor:
+		if p.cannotConnect() {
+			return 1 // it is not asked while it cannot be reached: nobody else finds out that it is back
+		}
 		return 0
 	case p.parallel:
 		return spares - found.usable

@@ -110,6 +110,43 @@ func TestDownUnitIsCalledRarely(t *testing.T) {
 	}
 }
 
+// TestDownUnitComesBack is a unit that was down for longer than its spares are
+// kept, while nobody asked it, since others serve in the place of one that cannot
+// be reached: that it is back is found out all the same, and believed although it
+// closes what is idle.
+func TestDownUnitComesBack(t *testing.T) {
+	for protocol := range warmTo {
+		t.Run(protocol, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				u := newBubbleUnit(t, protocol, 0, echo)
+				var down atomic.Bool
+				u.refuse = func(int) bool { return down.Load() }
+				u.Warm()
+				mustAsk(t, u.Pool, prompt)
+				synctest.Wait()
+				down.Store(true)
+				u.drop()
+				time.Sleep(time.Hour)
+				if !u.Unreachable() {
+					t.Error("a unit that refuses every connection is not unreachable")
+				}
+				down.Store(false)
+				time.Sleep(backoffMost + pace)
+				synctest.Wait()
+				if u.Unreachable() {
+					t.Error("the unit is back, and still unreachable")
+				}
+				u.drop()
+				synctest.Wait()
+				if u.Unreachable() {
+					t.Error("unreachable because it closed idle connections")
+				}
+				mustAsk(t, u.Pool, prompt)
+			})
+		})
+	}
+}
+
 // TestRestart is a unit that drops all connections while nobody uses them.
 func TestRestart(t *testing.T) {
 	for protocol, want := range warmTo {

@@ -68,13 +68,14 @@ type Pool struct {
 	dials    int  // running
 	parallel bool // one request a connection: every waiting request needs a dial
 	failures int  // dials that failed, ever
+	failing  bool // the last one did, or its connection ended at once
 	lastErr  error
 	backoff  backoff
 	opened   int
 	closed   bool
 	changed  chan struct{} // closed when any of the above changed
 
-	unreachable atomic.Bool // no connection is open, and the last dial failed
+	unreachable atomic.Bool // no connection is open, and the pool is failing
 
 	lastUse  time.Time   // or Warm; zero until then
 	careful  time.Time   // see keep; zero is not

@@ -108,8 +108,9 @@ func (h *Health) Failed(now time.Time) (ejected time.Duration) {
 	if h.failures < maxFailures || now.Before(h.ejectedUntil) {
 		return 0
 	}
-	// One that went well for as long as it was ejected last starts anew.
-	if now.Sub(h.ejectedUntil) > lastsFor(h.ejections) {
+	// One that answered, and went well for as long as it was ejected last, starts
+	// anew; not one that nobody asked since.
+	if h.failures == maxFailures && now.Sub(h.ejectedUntil) > lastsFor(h.ejections) {
 		h.ejections = 0
 	}
 	h.ejections++

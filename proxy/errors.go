@@ -180,8 +180,8 @@ func tooLate(cause error) *clientError {
 }
 
 // unitRefused is a unit that did no work, and is fit to be asked later.
-func unitRefused(cause error, after time.Duration) *clientError {
-	e := noCapacity(cause, after)
+func unitRefused(cause error) *clientError {
+	e := noCapacity(cause, 0)
 	e.again, e.attempt = always, attemptRefused
 	return e
 }

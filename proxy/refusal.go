@@ -25,9 +25,8 @@ func refusal(u *unit, status int, header textproto.MIMEHeader, body []byte) erro
 	case 401, 403, 404:
 		return unitMisconfigured(fmt.Errorf("%w: its url or credential is wrong", cause))
 	case 429, 503:
-		after := retryAfter(header, time.Now())
-		e := unitRefused(cause, after)
-		e.cool = cmp.Or(after, coolFor)
+		e := unitRefused(cause)
+		e.cool = cmp.Or(retryAfter(header, time.Now()), coolFor)
 		return e
 	}
 	return upstreamFailed(cause)
@@ -83,7 +82,7 @@ func (a *answer) failure(err error) error {
 	if !upstream.NotProcessed(err) {
 		return upstreamFailed(err)
 	}
-	e := unitRefused(err, 0)
+	e := unitRefused(err)
 	if _, ok := errors.AsType[*upstream.DialError](err); ok {
 		e.attempt = attemptUnreachable
 	}

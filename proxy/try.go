@@ -42,6 +42,7 @@ func (p *proxy) try(ctx context.Context, x *exchange) (*answer, error) {
 			return a, nil
 		}
 		p.attempted(x, err)
+		x.tellWhenToCome(err)
 		p.logTry(x, err)
 		x.leaveUnit()
 		failure = err

@@ -202,6 +202,14 @@ func (x *exchange) leaveUnit() {
 	x.unit = nil
 }
 
+// tellWhenToCome has a refusal say when the first unit may be asked again: that
+// which refused last may be left alone for longer than others.
+func (x *exchange) tellWhenToCome(err error) {
+	if e := asClientError(err); e != nil && e.outcome == outcomeNoCapacity {
+		e.retryAfter = x.comeAgain(time.Now())
+	}
+}
+
 // comeAgain is when a client may try again: once the first of the units that
 // asked to be left alone may be asked, if all did.
 func (x *exchange) comeAgain(now time.Time) time.Duration {

@@ -81,8 +81,9 @@ func (b *body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err == io.EOF {
 		b.ended.Store(true)
+		return n, err
 	}
-	return n, err
+	return n, wordless(err)
 }
 
 func (b *body) Close() error {

@@ -56,3 +56,26 @@ func says(err error, text string) bool {
 	}
 	return false
 }
+
+// quoting is an error without what it quotes.
+type quoting struct {
+	text string
+	err  error
+}
+
+func (q *quoting) Error() string { return q.text }
+func (q *quoting) Unwrap() error { return q.err }
+
+// wordless is err without the unit's words, which the HTTP engines quote where
+// they are no HTTP: a unit that loses count of its answers sends a completion
+// there, and none is to be logged.
+func wordless(err error) error {
+	if err == nil {
+		return nil
+	}
+	text, _, quotes := strings.Cut(err.Error(), `"`)
+	if !quotes {
+		return err
+	}
+	return &quoting{text + "…", err}
+}

@@ -175,7 +175,7 @@ func (p *Pool) send(req *http.Request, placed func(bool)) (resp *http.Response, 
 		p.release(c, req.Context().Err() != nil)
 		proven := c.answered.Load() || !c.young()
 		stale = notSent(err) || !proven && refusedStream(err) || proven && says(err, notEstablished) || (proven || c.given.Load() > 1) && wentAway(err)
-		return nil, stale, err
+		return nil, stale, wordless(err)
 	}
 	if !c.answered.Swap(true) {
 		p.isWell()

@@ -23,10 +23,8 @@ func (p *proxy) judge(x *exchange, err error) {
 	now := time.Now()
 	e := x.unit.endpoint
 	switch result := resultOf(err); result {
-	case attemptOK:
+	case attemptOK, attemptInvalid:
 		e.misconfigured.Store(false)
-		p.answered(x, now)
-	case attemptInvalid:
 		p.answered(x, now)
 	case attemptRefused:
 		if refused := asClientError(err); refused.cool > 0 {

@@ -51,8 +51,21 @@ func (l *loader) ready(u *unit, connect time.Duration, in *inputs) (err error) {
 			return fmt.Errorf("credential: %w", err)
 		}
 	}
-	u.endpoint, err = l.endpoint(u, connect, in)
-	return err
+	if u.endpoint, err = l.endpoint(u, connect, in); err != nil {
+		return err
+	}
+	u.endpoint.isSetUp(setup{u.URL, u.model, u.credential})
+	return nil
+}
+
+// isSetUp notes what the unit is asked by from now on. Failures of one that was
+// misconfigured say nothing of it any more if that is another thing: it need not
+// serve its time after the mistake is mended.
+func (e *endpoint) isSetUp(by setup) {
+	if by != e.setup && e.misconfigured.Swap(false) {
+		e.health.Forget()
+	}
+	e.setup = by
 }
 
 // readCredential returns an entry of the credentials directory, without the

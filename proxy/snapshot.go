@@ -72,6 +72,8 @@ type endpoint struct {
 	// trust is how the unit's certificate is checked; with another one, new
 	// connections must be made.
 	trust string
+	// setup is what the unit was asked by last; guarded by loader.mu.
+	setup setup
 	// inFlight and bucket are shared with the endpoint that this one replaced.
 	inFlight *atomic.Int64
 	bucket   *rate.Limiter // of requests a second; see [proxy.bucket]
@@ -87,6 +89,10 @@ type endpoint struct {
 	outOfReach bool
 	warnings   warnings
 }
+
+// setup is what a unit that refuses our credential, or does not know what it is
+// asked for, may find fault with.
+type setup struct{ url, model, credential string }
 
 // link connects models, variants and units by their names, in a valid config.
 func (s *snapshot) link() {

@@ -91,6 +91,13 @@ func (h *Health) answered(now time.Time) (isBack bool) {
 	return isBack
 }
 
+// Forget has the unit start anew but for its cooling.
+func (h *Health) Forget() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.failures, h.ejections, h.ejectedUntil = 0, 0, time.Time{}
+}
+
 // Heard is when the unit last answered or asked to be left alone.
 func (h *Health) Heard() time.Time {
 	h.mu.Lock()

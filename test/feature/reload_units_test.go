@@ -84,16 +84,53 @@ func TestSeriesOfUnitsThatAreGone(t *testing.T) {
 // TestMisconfiguredUnitIsNamed: while others serve in its place, a unit that
 // refuses our credential shows as such, and no longer once it answers.
 func TestMisconfiguredUnitIsNamed(t *testing.T) {
-	first := newSwitched(answers(http.StatusUnauthorized, nil, ""))
-	s := spare(t, serveUnit(t, first))
-	s.wantWhole(s.post("/v1/completions", prompt))
-	if state, _ := s.unitState("first"); state != "misconfigured" {
-		t.Errorf("the unit is %s, want misconfigured", state)
+	s, units := cast(t, setup{}, nil, says(whole("b")))
+	for name, answer := range map[string]http.Handler{
+		"a completion":                  says(whole("a")),
+		"that the request is not valid": answers(http.StatusBadRequest, nil, ""),
+	} {
+		units[0].is(answers(http.StatusUnauthorized, nil, ""))
+		s.complete()
+		s.wantState("unit-0", "misconfigured")
+		units[0].is(answer)
+		s.post("/v1/completions", prompt)
+		if state, _ := s.unitState("unit-0"); state != "active" {
+			t.Errorf("after the answer %s the unit is %s, want active", name, state)
+		}
 	}
-	first.is(says(whole("a")))
-	s.wantWhole(s.post("/v1/completions", prompt))
-	if state, _ := s.unitState("first"); state != "active" {
-		t.Errorf("the unit is %s, want active", state)
+}
+
+// TestMendedUnitIsAsked: a unit that was ejected because it refused our
+// credential is asked as soon as there is another one, and one that failed for
+// other reasons is not.
+func TestMendedUnitIsAsked(t *testing.T) {
+	const mended = "sesame-mended"
+	for status, back := range map[int]bool{http.StatusUnauthorized: true, http.StatusInternalServerError: false} {
+		t.Run(http.StatusText(status), func(t *testing.T) {
+			s, units := cast(t, setup{config: func(c *config.Config) { c.Units[0].Credential = "first" }},
+				http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if r.Header.Get("Authorization") == "Bearer "+mended {
+						says(whole("a"))(w, r)
+						return
+					}
+					w.WriteHeader(status)
+				}), says(whole("b")))
+			s.write("credentials/first", "sesame-wrong")
+			s.eventually("it has a credential", func() bool { state, _ := s.unitState("unit-0"); return state == "active" })
+			s.send(5, prompt)
+			s.wantLog("a unit is ejected", `"unit":"unit-0"`)
+			s.complete()
+			wantAsked(t, units, 5, 6)
+
+			loaded := s.status().Loaded
+			s.write("credentials/first", mended)
+			s.eventually("the new credential is read", func() bool { return s.status().Loaded.After(loaded) })
+			s.complete()
+			if got := units[0].asked() == 6; got != back {
+				t.Errorf("asked again: %t, want %t", got, back)
+			}
+			s.settled()
+		})
 	}
 }
 

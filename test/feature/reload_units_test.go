@@ -119,6 +119,7 @@ func TestMendedUnitIsAsked(t *testing.T) {
 			s.eventually("it has a credential", func() bool { state, _ := s.unitState("unit-0"); return state == "active" })
 			s.send(5, prompt)
 			s.wantLog("a unit is ejected", `"unit":"unit-0"`)
+			until := s.status().Units[0].Until
 			s.complete()
 			wantAsked(t, units, 5, 6)
 
@@ -126,7 +127,8 @@ func TestMendedUnitIsAsked(t *testing.T) {
 			s.write("credentials/first", mended)
 			s.eventually("the new credential is read", func() bool { return s.status().Loaded.After(loaded) })
 			s.complete()
-			if got := units[0].asked() == 6; got != back {
+			// On a machine that is busy, its time may be over.
+			if got := units[0].asked() == 6; got != back && (back || time.Now().Before(until)) {
 				t.Errorf("asked again: %t, want %t", got, back)
 			}
 			s.settled()

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/ghostline-dev/ghostline/proxy/auth"
@@ -276,17 +277,35 @@ func (m *metrics) reload(ok bool) {
 	m.reloaded.Set(0)
 }
 
-// loaded names the config in use, and forgets units that are gone: an operator
-// that makes units up as it goes must not fill the memory with their series.
-func (m *metrics) loaded(next *snapshot, gone []string) {
+// loaded names the config in use, and forgets units that are gone, or what they
+// served before: an operator that makes units up as it goes must not fill the
+// memory with their series. last is nil at the start.
+func (m *metrics) loaded(last, next *snapshot) {
 	m.configInfo.Reset()
 	m.configInfo.WithLabelValues(next.hash).Set(1)
-	for _, unit := range gone {
-		label := prometheus.Labels{"unit": unit}
-		m.requests.DeletePartialMatch(label)
-		m.firstByte.DeletePartialMatch(label)
-		m.upstreamFirstByte.DeletePartialMatch(label)
-		m.attempts.DeletePartialMatch(label)
-		m.probes.DeletePartialMatch(label)
+	if last == nil {
+		return
 	}
+	serves := map[string]string{}
+	for _, u := range next.units {
+		serves[u.Name] = u.Serves
+	}
+	for _, u := range last.units {
+		now, stays := serves[u.Name]
+		if now != u.Serves {
+			m.forgetServing(u)
+		}
+		if !stays {
+			m.attempts.DeletePartialMatch(prometheus.Labels{"unit": u.Name})
+			m.probes.DeletePartialMatch(prometheus.Labels{"unit": u.Name})
+		}
+	}
+}
+
+func (m *metrics) forgetServing(u *unit) {
+	model, variant, _ := strings.Cut(u.Serves, "/")
+	labels := prometheus.Labels{"unit": u.Name, "model": model, "variant": variant}
+	m.requests.DeletePartialMatch(labels)
+	m.firstByte.DeletePartialMatch(labels)
+	m.upstreamFirstByte.DeletePartialMatch(labels)
 }

@@ -202,7 +202,8 @@ func (l *loader) swap(next *snapshot, in *inputs) {
 	}
 	l.digest, l.waiting = digest, ""
 	last := l.current.Swap(next)
-	l.metrics.loaded(next, l.letGo(last, next))
+	l.letGo(last, next)
+	l.metrics.loaded(last, next)
 	l.log.Info("config loaded", "hash", next.hash, "models", len(next.config.Models), "units", len(next.units), "keys", next.keyIDs)
 	for _, u := range next.units {
 		switch {
@@ -214,25 +215,20 @@ func (l *loader) swap(next *snapshot, in *inputs) {
 	}
 }
 
-// letGo closes the connections that only last used, and returns the names of its
-// units that are gone.
-func (l *loader) letGo(last, next *snapshot) (gone []string) {
-	names, used := map[string]bool{}, map[*endpoint]bool{}
+// letGo closes the connections that only last used.
+func (l *loader) letGo(last, next *snapshot) {
+	used := map[*endpoint]bool{}
 	for _, u := range next.units {
-		names[u.Name], used[u.endpoint] = true, true
+		used[u.endpoint] = true
 	}
 	if last != nil {
 		for _, u := range last.units {
-			if !names[u.Name] {
-				gone = append(gone, u.Name)
-			}
 			if u.endpoint != nil && !used[u.endpoint] {
 				u.endpoint.pool.Close()
 			}
 		}
 	}
 	maps.DeleteFunc(l.endpoints, func(_ string, e *endpoint) bool { return !used[e] })
-	return gone
 }
 
 // readKeys returns the key set; nil if it is still to be fetched.

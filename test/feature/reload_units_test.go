@@ -81,6 +81,31 @@ func TestSeriesOfUnitsThatAreGone(t *testing.T) {
 	}
 }
 
+// TestSeriesOfWhatAUnitServed: a unit that is given to another variant has no
+// series under the one that it served before, and its counts go on.
+func TestSeriesOfWhatAUnitServed(t *testing.T) {
+	s := start(t, setup{config: func(c *config.Config) {
+		c.Models[0].Variants = []config.Variant{{Name: "stable", Weight: 1, Fallback: "next"}, {Name: "next"}}
+	}})
+	for i, variant := range []string{"stable", "next", "stable"} {
+		s.reconfigure(func(c *config.Config) { c.Units[0].Serves = "ghost-code/" + variant })
+		s.complete()
+		s.settled()
+		if got := s.metric("ghostline_requests_total", "unit", "unit-1", "variant", variant, "outcome", "ok"); got != 1 {
+			t.Errorf("%v requests are counted for %s, want 1", got, variant)
+		}
+		if got := s.metric("ghostline_unit_attempts_total", "unit", "unit-1", "result", "ok"); got != float64(i+1) {
+			t.Errorf("%v attempts are counted, want %d", got, i+1)
+		}
+		other := map[string]string{"stable": "next", "next": "stable"}[variant]
+		for line := range strings.Lines(s.admin("/metrics")) {
+			if strings.Contains(line, `unit="unit-1"`) && strings.Contains(line, `variant="`+other+`"`) {
+				t.Errorf("the unit serves %s, and has %s", variant, line)
+			}
+		}
+	}
+}
+
 // TestMisconfiguredUnitIsNamed: while others serve in its place, a unit that
 // refuses our credential shows as such, and no longer once it answers.
 func TestMisconfiguredUnitIsNamed(t *testing.T) {

@@ -108,19 +108,38 @@ func (v *vote) status() RegionStatus {
 func (p *proxy) watchRegion(ctx context.Context) {
 	for ctx.Err() == nil {
 		s, began := p.loader.current.Load(), time.Now()
-		every := voteEvery
 		if s.config.HealthProbe != nil {
-			every = time.Duration(s.config.HealthProbe.Interval)
 			p.probeUnits(ctx, s)
 		}
 		if ctx.Err() == nil {
-			p.castVote(p.loader.current.Load(), began.Add(-every))
+			p.castVote(p.loader.current.Load(), began.Add(-s.checkEvery()))
+		}
+		p.awaitCheck(ctx, began)
+	}
+}
+
+// awaitCheck waits until the next check is due after one that began then. It
+// looks at the config now and then: a reload must not wait for an interval of
+// minutes that it makes shorter.
+func (p *proxy) awaitCheck(ctx context.Context, began time.Time) {
+	for ctx.Err() == nil {
+		wait := time.Until(began.Add(p.loader.current.Load().checkEvery()))
+		if wait <= 0 {
+			return
 		}
 		select {
-		case <-time.After(time.Until(began.Add(every))):
+		case <-time.After(min(wait, voteEvery)):
 		case <-ctx.Done():
 		}
 	}
+}
+
+// checkEvery is the time from one check of the region to the next.
+func (s *snapshot) checkEvery() time.Duration {
+	if s.config.HealthProbe != nil {
+		return time.Duration(s.config.HealthProbe.Interval)
+	}
+	return voteEvery
 }
 
 // castVote checks the region. A unit that is probed must have answered since a

@@ -94,6 +94,37 @@ func TestVote(t *testing.T) {
 	}
 }
 
+// TestAwaitCheck: a reload that changes the interval is heeded soon.
+func TestAwaitCheck(t *testing.T) {
+	every := func(interval time.Duration) *snapshot {
+		return &snapshot{config: &config.Config{HealthProbe: &config.HealthProbe{Interval: config.Duration(interval)}}}
+	}
+	for name, tc := range map[string]struct {
+		before, after *snapshot // a reload 3 s after the check
+		want          time.Duration
+	}{
+		"no reload":   {every(42 * time.Second), every(42 * time.Second), 42 * time.Second},
+		"not probed":  {&snapshot{config: &config.Config{}}, &snapshot{config: &config.Config{}}, voteEvery},
+		"more often":  {every(10 * time.Minute), every(time.Second), voteEvery},
+		"less often":  {every(5 * time.Second), every(time.Minute), time.Minute},
+		"no more":     {every(10 * time.Minute), &snapshot{config: &config.Config{}}, voteEvery},
+		"from now on": {&snapshot{config: &config.Config{}}, every(time.Minute), time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := &proxy{loader: &loader{}}
+				p.loader.current.Store(tc.before)
+				time.AfterFunc(3*time.Second, func() { p.loader.current.Store(tc.after) })
+				began := time.Now()
+				p.awaitCheck(t.Context(), began)
+				if got := time.Since(began); got != tc.want {
+					t.Errorf("waited for %s, want %s", got, tc.want)
+				}
+			})
+		})
+	}
+}
+
 // TestSendsAway: clients are told to go when the region is voted out, and again
 // while it stays out.
 func TestSendsAway(t *testing.T) {

@@ -41,14 +41,20 @@ type resolver interface {
 
 // follow counts the proxies behind a headless Service's name, which resolves to
 // the addresses of those that are ready, until ctx is done. While it resolves to
-// nothing, the last count holds: this proxy at least is there.
+// nothing, the last count holds: this proxy at least is there. That there are
+// fewer is believed when it is said twice: an answer of DNS may lack some, and the
+// units must not be asked for more than they have because of it.
 func (p *peers) follow(ctx context.Context, log *slog.Logger, dns resolver, host string) {
 	tick := time.NewTicker(countEvery)
 	defer tick.Stop()
 	var warned warnings
+	last := 0
 	for ctx.Err() == nil {
 		ready, err := countProxies(ctx, dns, host)
+		believed := int64(ready) > p.ready() || ready == last
+		last = ready
 		switch {
+		case err == nil && !believed:
 		case err == nil && int64(ready) != p.ready():
 			p.set(ready)
 			log.Info("the proxies that share the units' capacity have changed", "ready", p.ready())

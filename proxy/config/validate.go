@@ -24,6 +24,7 @@ const (
 	maxWeight   = 1_000_000
 	maxTimeout  = Duration(10 * time.Minute)
 	maxBody     = 64 << 20
+	maxCapacity = 1_000_000
 
 	minProbeInterval = Duration(time.Second)
 	maxProbePrompt   = 4 << 10
@@ -239,11 +240,11 @@ func (u *Unit) check(p *problems, path string) {
 	if u.Credential != "" && (strings.ContainsAny(u.Credential, `/\`) || strings.HasPrefix(u.Credential, ".")) {
 		p.add(path+".credential", "%q is no entry of a credentials directory; it must be a file's name without a path", u.Credential)
 	}
-	if u.Capacity.InFlight < 0 {
-		p.add(path+".capacity.inFlight", "is %d; it must be above 0, or 0 for no limit", u.Capacity.InFlight)
+	if u.Capacity.InFlight < 0 || u.Capacity.InFlight > maxCapacity {
+		p.add(path+".capacity.inFlight", "is %d; it must be above 0 and at most %d, or 0 for no limit", u.Capacity.InFlight, maxCapacity)
 	}
-	if u.Capacity.RequestsPerSecond < 0 {
-		p.add(path+".capacity.requestsPerSecond", "is %g; it must be above 0, or 0 for no limit", u.Capacity.RequestsPerSecond)
+	if u.Capacity.RequestsPerSecond < 0 || u.Capacity.RequestsPerSecond > maxCapacity {
+		p.add(path+".capacity.requestsPerSecond", "is %g; it must be above 0 and at most %d, or 0 for no limit", u.Capacity.RequestsPerSecond, maxCapacity)
 	}
 }
 
@@ -310,7 +311,7 @@ func (c *Config) checkTrustedEdges(p *problems) {
 		p.add("trustedEdges", "has %d entries; at most %d are allowed", len(c.TrustedEdges), maxTrustedEdges)
 	}
 	for i, network := range c.TrustedEdges {
-		if _, err := netip.ParsePrefix(network); err != nil {
+		if prefix, err := netip.ParsePrefix(network); err != nil || prefix.Addr().Is4In6() {
 			p.add(fmt.Sprintf("trustedEdges[%d]", i), "%q is no network; it must be an address and a prefix length, such as 10.0.0.0/8", network)
 		}
 	}

@@ -86,6 +86,9 @@ func TestValidate(t *testing.T) {
 		{"healthProbe.maxTokens", func(c *Config) { c.HealthProbe.MaxTokens = -1 }, "it must be 1 to 64"},
 		{"healthProbe.maxTokens", func(c *Config) { c.HealthProbe.MaxTokens = maxProbeTokens + 1 }, "it must be 1 to 64"},
 		{"trustedEdges[1]", func(c *Config) { c.TrustedEdges[1] = "10.0.0.1" }, "such as 10.0.0.0/8"},
+		{"trustedEdges[0]", func(c *Config) { c.TrustedEdges[0] = "::ffff:10.0.0.0/104" }, "such as 10.0.0.0/8"},
+		{"units[0].capacity.inFlight", func(c *Config) { c.Units[0].Capacity.InFlight = maxCapacity + 1 }, "at most 1000000"},
+		{"units[0].capacity.requestsPerSecond", func(c *Config) { c.Units[0].Capacity.RequestsPerSecond = maxCapacity + 1 }, "at most 1000000"},
 		{"trustedEdges[0]", func(c *Config) { c.TrustedEdges[0] = "10.0.0.0/33" }, "such as 10.0.0.0/8"},
 		{"trustedEdges", func(c *Config) { c.TrustedEdges = slices.Repeat([]string{"10.0.0.0/8"}, maxTrustedEdges+1) }, "at most 64"},
 

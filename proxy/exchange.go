@@ -23,7 +23,7 @@ type exchange struct {
 	start    time.Time
 	snapshot *snapshot
 	id       string        // admit
-	stranger bool          // authenticate: it has no valid token
+	stranger bool          // it is not known to have a valid token; authenticate
 	claims   *token.Claims // authenticate
 	client   clientInfo    // identifyClient
 	subject  *subjectState // limit

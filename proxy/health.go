@@ -29,6 +29,8 @@ func (p *proxy) judge(x *exchange, err error) {
 	case attemptRefused:
 		if refused := asClientError(err); refused.cool > 0 {
 			e.health.Cool(now, now.Add(refused.cool))
+		} else {
+			e.health.Refused(now)
 		}
 	case attemptCancelled:
 		if x.ask.stream && x.phase == phaseWait && e.firstBytes.Hangs(x.size, x.asked, now) {
@@ -61,11 +63,13 @@ func (x *exchange) hadItsTime(now time.Time) bool {
 }
 
 func (p *proxy) answered(x *exchange, now time.Time) {
-	answered := x.unit.endpoint.health.Answered
+	health, isBack := &x.unit.endpoint.health, false
 	if x.isProbe {
-		answered = x.unit.endpoint.health.Probed
+		isBack = health.Probed(now)
+	} else {
+		isBack = health.Answered(x.asked, now)
 	}
-	if isBack := answered(now); isBack {
+	if isBack {
 		p.log.Info("a unit is back", "unit", x.unit.Name)
 	}
 }

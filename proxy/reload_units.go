@@ -118,6 +118,10 @@ func (l *loader) endpoint(u *unit, connect time.Duration, in *inputs) (*endpoint
 	e := &endpoint{pool: pool, trust: trust, inFlight: new(atomic.Int64), bucket: newBucket(u.Capacity)}
 	if last != nil {
 		e.inFlight, e.bucket = last.inFlight, last.bucket
+		now := time.Now()
+		if state, until := last.health.State(now); state == upstream.Cooling {
+			e.health.Cool(now, until)
+		}
 	}
 	l.endpoints[place] = e
 	pool.Warm()

@@ -86,6 +86,7 @@ func (p *proxy) begin(w http.ResponseWriter, r *http.Request, f form, engine str
 		engine:   engine,
 		start:    time.Now(),
 		snapshot: p.loader.current.Load(),
+		stranger: true,
 		phase:    phaseReceive,
 	}
 }

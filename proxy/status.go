@@ -85,7 +85,9 @@ func (u *unit) status() UnitStatus {
 	if u.endpoint != nil {
 		stats := u.endpoint.pool.Stats()
 		out.InFlight, out.Connections, out.Opened = u.endpoint.inFlight.Load(), stats.Open, stats.Opened
-		_, out.Until = u.endpoint.health.State(time.Now())
+		if out.State == stateCooling || out.State == stateEjected {
+			_, out.Until = u.endpoint.health.State(time.Now())
+		}
 		out.Problem = stats.Problem
 	}
 	return out

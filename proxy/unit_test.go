@@ -265,7 +265,7 @@ func TestTrial(t *testing.T) {
 		if trial.unit.Name != "back" {
 			t.Errorf("after a trial without result the next request went to %s", trial.unit.Name)
 		}
-		health.Answered(time.Now())
+		health.Answered(time.Now(), time.Now())
 		trial.leaveUnit()
 		if a, b := pick(), pick(); a.unit.Name != "back" || b.unit.Name != "back" {
 			t.Errorf("after a good trial requests went to %s and %s", a.unit.Name, b.unit.Name)

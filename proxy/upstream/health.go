@@ -12,6 +12,8 @@ const (
 	// times as long, up to ejectMost.
 	ejectFor  = 10 * time.Second
 	ejectMost = 5 * time.Minute
+	// refusedFor is how long a unit cools that refuses everything.
+	refusedFor = time.Second
 )
 
 // State is whether a unit should be asked.
@@ -36,6 +38,8 @@ type Health struct {
 	mu           sync.Mutex
 	failures     int // hard ones, since the last answer
 	ejections    int // in a row
+	refusals     int // since the last answer
+	ejectedAt    time.Time
 	ejectedUntil time.Time
 	coolingUntil time.Time
 	trial        bool      // a request is out to try the unit
@@ -61,11 +65,17 @@ func (h *Health) State(now time.Time) (State, time.Time) {
 	return Active, time.Time{}
 }
 
-// Answered is told of an answer, which clears the unit of everything but its
-// cooling. It says whether the unit was ejected until now.
-func (h *Health) Answered(now time.Time) (isBack bool) {
+// Answered is told of the whole answer to a request that was sent at asked. It
+// clears the unit of everything but its cooling, unless what ejected the unit
+// came after the request: a long answer says nothing of what happened since it
+// began. It says whether the unit was ejected until now.
+func (h *Health) Answered(asked, now time.Time) (isBack bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if asked.Before(h.ejectedAt) {
+		h.heard = now
+		return false
+	}
 	return h.answered(now)
 }
 
@@ -84,7 +94,7 @@ func (h *Health) Probed(now time.Time) (isBack bool) {
 
 func (h *Health) answered(now time.Time) (isBack bool) {
 	isBack = h.failures >= maxFailures
-	h.failures, h.heard = 0, now
+	h.failures, h.refusals, h.heard = 0, 0, now
 	if now.Before(h.ejectedUntil) {
 		h.ejectedUntil = now
 	}
@@ -122,12 +132,25 @@ func (h *Health) Failed(now time.Time) (ejected time.Duration) {
 	}
 	h.ejections++
 	ejected = lastsFor(h.ejections)
-	h.ejectedUntil = now.Add(ejected)
+	h.ejectedAt, h.ejectedUntil = now, now.Add(ejected)
 	return ejected
 }
 
 // lastsFor is how long the n-th ejection in a row lasts.
 func lastsFor(n int) time.Duration { return min(time.Duration(n)*ejectFor, ejectMost) }
+
+// Refused is told that the unit would not look at a request, and did not say when
+// to come again: it refused the stream, or sent the connection away. A unit that
+// does nothing else is to cool: it has few requests in flight, and would be
+// given the more.
+func (h *Health) Refused(now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.refusals++
+	if h.refusals >= maxFailures {
+		h.coolingUntil = now.Add(refusedFor)
+	}
+}
 
 // Cool is told that the unit wants to be left alone until a time.
 func (h *Health) Cool(now, until time.Time) {

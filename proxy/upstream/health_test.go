@@ -21,7 +21,7 @@ func TestEjection(t *testing.T) {
 		}
 		return ejected
 	}
-	if fail(4) != 0 || h.Answered(now) || fail(4) != 0 {
+	if fail(4) != 0 || h.Answered(now, now) || fail(4) != 0 {
 		t.Error("ejected although an answer came between the failures")
 	}
 	is(Active)
@@ -43,7 +43,7 @@ func TestEjection(t *testing.T) {
 		}
 	}
 	now = now.Add(5 * time.Minute)
-	if !h.Answered(now) || h.Answered(now) {
+	if !h.Answered(now, now) || h.Answered(now, now) {
 		t.Error("the first answer, and no other, brings the unit back")
 	}
 	is(Active)
@@ -51,7 +51,7 @@ func TestEjection(t *testing.T) {
 	if got := fail(5); got != 5*time.Minute {
 		t.Errorf("soon after, an ejection lasts %s, want as long as the last", got)
 	}
-	h.Answered(now) // all others were out, so it was asked before its time
+	h.Answered(now, now) // all others were out, so it was asked before its time
 	is(Active)
 	now = now.Add(5*time.Minute + 1)
 	if got := fail(5); got != 10*time.Second {
@@ -81,6 +81,47 @@ func TestCooling(t *testing.T) {
 	}
 	if state, _ := h.State(now.Add(2 * time.Second)); state != Ejected {
 		t.Errorf("state %d after it cooled, want ejected", state)
+	}
+}
+
+// TestLongAnswer: an answer that began before what ejected the unit speaks for
+// nothing.
+func TestLongAnswer(t *testing.T) {
+	began := time.Now()
+	now := began.Add(time.Second)
+	var h Health
+	for range 5 {
+		h.Failed(now)
+	}
+	if h.Answered(began, now.Add(time.Second)) {
+		t.Error("the unit is back by an answer that began before")
+	}
+	if state, _ := h.State(now); state != Ejected {
+		t.Errorf("state %d, want ejected", state)
+	}
+	if !h.Answered(now.Add(time.Second), now.Add(2*time.Second)) {
+		t.Error("the unit is not back by an answer that began since")
+	}
+}
+
+// TestRefused: a unit that only refuses cools, one that answers now and then
+// does not.
+func TestRefused(t *testing.T) {
+	now := time.Now()
+	var h Health
+	for range 4 {
+		h.Refused(now)
+	}
+	h.Answered(now, now)
+	for range 4 {
+		h.Refused(now)
+	}
+	if state, _ := h.State(now); state != Active {
+		t.Errorf("state %d although it answered between", state)
+	}
+	h.Refused(now)
+	if state, until := h.State(now); state != Cooling || !until.Equal(now.Add(time.Second)) {
+		t.Errorf("state %d until %v, want cooling for a second", state, until)
 	}
 }
 

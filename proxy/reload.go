@@ -7,15 +7,10 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"hash"
-	"io"
-	"io/fs"
 	"log/slog"
 	"maps"
 	"net/netip"
-	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,9 +19,6 @@ import (
 	"github.com/ghostline-dev/ghostline/proxy/auth"
 	"github.com/ghostline-dev/ghostline/proxy/config"
 )
-
-// maxFile bounds every file that the config names.
-const maxFile = 4 << 20
 
 // loader makes snapshots of the config and of all that it names: key set,
 // denied subjects, credentials, CA certificates. Whatever is wrong with a new
@@ -42,6 +34,7 @@ type loader struct {
 
 	mu        sync.Mutex // over everything below; held while loading
 	digest    [sha256.Size]byte
+	files     map[string][]byte // what the current snapshot was made of, by path
 	endpoints map[string]*endpoint
 	fetches   map[fetch]*fetchedKeys
 	asked     map[fetch]bool // by the load that runs
@@ -126,7 +119,7 @@ func (l *loader) noteRefused(taken bool, data []byte, err error) {
 // take makes an encoded config the current one. It does not if the config must
 // wait for the keys of a new key set.
 func (l *loader) take(ctx context.Context, data []byte) (taken bool, err error) {
-	in := &inputs{dir: filepath.Dir(l.file), digest: sha256.New()}
+	in := &inputs{dir: filepath.Dir(l.file), digest: sha256.New(), last: l.files, files: map[string][]byte{}}
 	in.add(l.file, data)
 	cfg, unknown, err := config.DecodeLenient(data)
 	if err != nil {
@@ -151,6 +144,7 @@ func (l *loader) take(ctx context.Context, data []byte) (taken bool, err error) 
 		next.edges = append(next.edges, netip.MustParsePrefix(network).Masked()) // the config is valid
 	}
 	l.addUnits(next, in)
+	l.files = in.files
 	next.link()
 	l.reportUnknown(next, unknown)
 	l.swap(next, in)
@@ -301,84 +295,4 @@ func (l *loader) close() {
 		e.pool.Close()
 		e.pool.Wait()
 	}
-}
-
-// inputs reads the files that a snapshot is made of, and remembers all of their
-// content in a digest, so that "nothing changed" can be told.
-type inputs struct {
-	dir    string // what relative names are relative to
-	digest hash.Hash
-}
-
-func (in *inputs) sum() [sha256.Size]byte { return [sha256.Size]byte(in.digest.Sum(nil)) }
-
-// read returns the content of a file that the config names.
-func (in *inputs) read(name string) ([]byte, error) {
-	path := name
-	if !filepath.IsAbs(path) {
-		path = filepath.Join(in.dir, path)
-	}
-	data, err := readBounded(path)
-	in.add(path, data)
-	if err != nil {
-		in.digest.Write([]byte("cannot be read")) // which is not the same as empty
-	}
-	return data, err
-}
-
-func (in *inputs) add(path string, data []byte) {
-	fmt.Fprintf(in.digest, "%q %d ", path, len(data))
-	in.digest.Write(data)
-}
-
-// readBounded reads a file, but no pipe: to open one waits for a writer, and
-// every later load with it, and the end of the process.
-func readBounded(path string) ([]byte, error) {
-	if info, err := os.Stat(path); err == nil && info.Mode()&fs.ModeNamedPipe != 0 {
-		return nil, fmt.Errorf("%s is a pipe; it must be a file", path)
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(data) > maxFile {
-		return nil, fmt.Errorf("%s is larger than %d bytes", path, maxFile)
-	}
-	return data, nil
-}
-
-// certificates returns the certificates of a PEM file and the file's hash.
-func (in *inputs) certificates(name string) (*x509.CertPool, string, error) {
-	data, err := in.read(name)
-	if err != nil {
-		return nil, "", err
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(data) {
-		return nil, "", fmt.Errorf("%s holds no PEM certificate", name)
-	}
-	return pool, config.Hash(data), nil
-}
-
-// readDenied reads one subject a line.
-func readDenied(from *config.DeniedSubjects, in *inputs) (map[string]bool, error) {
-	if from == nil {
-		return nil, nil
-	}
-	data, err := in.read(from.File)
-	if err != nil {
-		return nil, err
-	}
-	denied := map[string]bool{}
-	for line := range strings.Lines(string(data)) {
-		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
-			denied[line] = true
-		}
-	}
-	return denied, nil
 }

@@ -77,8 +77,8 @@ func countProxies(ctx context.Context, dns resolver, host string) (int, error) {
 	var errs []error
 	for _, network := range []string{"ip4", "ip6"} {
 		addresses, err := dns.LookupNetIP(ctx, network, host)
-		if notFound, ok := errors.AsType[*net.DNSError](err); ok && notFound.IsNotFound {
-			err = nil // none of this family
+		if noneOfFamily(err) {
+			err = nil
 		}
 		errs = append(errs, err)
 		most = max(most, len(addresses))
@@ -87,4 +87,15 @@ func countProxies(ctx context.Context, dns resolver, host string) (int, error) {
 		errs = append(errs, fmt.Errorf("%s has no address", host))
 	}
 	return most, errors.Join(errs...)
+}
+
+// noneOfFamily is true for a name that has no address of the family that was
+// asked for. One that is in /etc/hosts with the other family only is told of by
+// another error than one in DNS.
+func noneOfFamily(err error) bool {
+	if notFound, ok := errors.AsType[*net.DNSError](err); ok {
+		return notFound.IsNotFound
+	}
+	_, ok := errors.AsType[*net.AddrError](err)
+	return ok
 }

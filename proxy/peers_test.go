@@ -61,3 +61,11 @@ func TestFollow(t *testing.T) {
 		<-ended
 	})
 }
+
+// TestCountWithoutIPv6 asks the system's resolver for a name of which it knows
+// an IPv4 address only: an address itself is one.
+func TestCountWithoutIPv6(t *testing.T) {
+	if n, err := countProxies(t.Context(), net.DefaultResolver, "127.0.0.1"); n != 1 || err != nil {
+		t.Errorf("counted %d, %v; want 1", n, err)
+	}
+}

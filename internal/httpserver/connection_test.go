@@ -7,8 +7,11 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -45,6 +48,50 @@ func TestPanicIsAnError(t *testing.T) {
 			r.stop()
 			receive(t, r.ended)
 		})
+	}
+}
+
+// outOfFiles is a listener that the process has no file for, so many times.
+type outOfFiles struct {
+	net.Listener
+	times atomic.Int32
+}
+
+func (l *outOfFiles) Accept() (net.Conn, error) {
+	if l.times.Add(-1) >= 0 {
+		return nil, &net.OpError{Op: "accept", Net: "tcp", Err: os.NewSyscallError("accept4", syscall.EMFILE)}
+	}
+	return l.Listener.Accept()
+}
+
+// TestOutOfFilesIsWarnedOf, once, and goes by.
+func TestOutOfFilesIsWarnedOf(t *testing.T) {
+	log := make(chan string, 10)
+	listener := &outOfFiles{Listener: listen(t)}
+	listener.times.Store(3)
+	ctx, stop := context.WithCancel(t.Context())
+	s := &Server{
+		Name: "test", Listener: listener, Log: slog.New(slog.NewTextHandler(lineWriter(log), nil)),
+		Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}),
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	if _, _, err := get(t.Context(), client(t, nil, h1), "http://"+listener.Addr().String()); err != nil {
+		t.Error(err)
+	}
+	stop()
+	if err := receive(t, ended); err != nil {
+		t.Error(err)
+	}
+	close(log)
+	var warnings []string
+	for line := range log {
+		if strings.Contains(line, "level=WARN") {
+			warnings = append(warnings, line)
+		}
+	}
+	if len(warnings) != 1 || !strings.Contains(warnings[0], "too many open files") {
+		t.Errorf("warned of three failures with %q", warnings)
 	}
 }
 

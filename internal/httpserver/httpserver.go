@@ -26,6 +26,8 @@ const (
 	DefaultDrain                = 10 * time.Second
 
 	readHeaderTimeout = 10 * time.Second
+	// Accepting is tried again within a second, and each time says so.
+	warnEvery = 10 * time.Second
 	// Editors hold one connection all day; PINGs find those that died.
 	idleTimeout = time.Hour
 	pingAfter   = 30 * time.Second
@@ -118,7 +120,7 @@ func (s *Server) build(config *tls.Config) (*http.Server, error) {
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    orDefault(s.MaxHeaderBytes, DefaultMaxHeaderBytes),
-		ErrorLog:          log.New(errorLog{s.Log.With("listener", s.Name)}, "", 0),
+		ErrorLog:          log.New(&errorLog{log: s.Log.With("listener", s.Name)}, "", 0),
 		Protocols:         new(http.Protocols),
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: orDefault(s.MaxConcurrentStreams, DefaultMaxConcurrentStreams),
@@ -145,14 +147,22 @@ func (s *Server) build(config *tls.Config) (*http.Server, error) {
 }
 
 // errorLog is where net/http and the HTTP/2 engine write. Nearly all of it is
-// about peers that misbehave; a panic of a handler is our own mistake.
-type errorLog struct{ log *slog.Logger }
+// about peers that misbehave; a panic of a handler is our own mistake, and that
+// no connection is accepted for want of file descriptors needs somebody.
+type errorLog struct {
+	log    *slog.Logger
+	warned time.Time // of what is not accepted; guarded by the log.Logger
+}
 
-func (e errorLog) Write(line []byte) (int, error) {
+func (e *errorLog) Write(line []byte) (int, error) {
 	text := strings.TrimSuffix(string(line), "\n")
-	if strings.HasPrefix(text, "http: panic serving ") || strings.HasPrefix(text, "http2: panic serving ") {
+	switch {
+	case strings.HasPrefix(text, "http: panic serving "), strings.HasPrefix(text, "http2: panic serving "):
 		e.log.Error("a handler panicked", "panic", text)
-	} else {
+	case strings.HasPrefix(text, "http: Accept error: ") && time.Since(e.warned) >= warnEvery:
+		e.warned = time.Now()
+		e.log.Warn("connections cannot be accepted", "error", text)
+	default:
 		e.log.Debug("connection trouble", "error", text)
 	}
 	return len(line), nil

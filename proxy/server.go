@@ -252,8 +252,11 @@ func (p *proxy) regionz(w http.ResponseWriter, r *http.Request) {
 	httpserver.LeaveBody(w, r)
 	region := p.vote.status()
 	text := region.Vote
-	if region.Problem != "" {
+	switch {
+	case region.Problem != "":
 		text += ": " + region.Problem
+	case region.Vote == string(voteDown):
+		text += ": it is well again, but not for long enough"
 	}
 	status := http.StatusServiceUnavailable
 	if region.Vote == string(voteUp) {

@@ -89,6 +89,9 @@ func TestRegionDown(t *testing.T) {
 	if status, _ := s.get(s.h1(), s.plainURL+"/readyz"); status != http.StatusOK {
 		t.Errorf("/readyz is %d, want 200: this proxy still serves", status)
 	}
+	units[0].is(says(whole("a")))
+	s.eventually("the unit is well", func() bool { return s.status().RegionVote.Problem == "" })
+	s.wantVote("down", "well again")
 }
 
 // TestSaturatedRegionIsUp: a unit that is full answers.

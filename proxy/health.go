@@ -43,6 +43,10 @@ func (p *proxy) judge(x *exchange, err error) {
 	case attemptMisconfigured:
 		e.misconfigured.Store(true)
 		p.failed(x.unit, result, now)
+	case attemptUnreachable:
+		if !isOutOfFiles(err) { // which is this process's trouble
+			p.failed(x.unit, result, now)
+		}
 	default:
 		p.failed(x.unit, result, now)
 	}

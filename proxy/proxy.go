@@ -25,6 +25,7 @@ import (
 	"github.com/ghostline-dev/ghostline/proxy/sse"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
 )
 
 // pollEvery is how often the config is looked at when no notification came.
@@ -78,6 +79,7 @@ type proxy struct {
 	readers  sync.Pool // of *sse.Reader
 	// guardWarnings are of connections that were cut.
 	guardWarnings warnings
+	failureLines  *rate.Limiter // of the log
 
 	draining    atomic.Bool
 	inFlight    atomic.Int64
@@ -157,8 +159,9 @@ func newProxy(opts Options) (*proxy, error) {
 	}
 	p := &proxy{
 		opts: opts, log: opts.Log, registry: opts.Metrics, metrics: metrics,
-		subjects: newSubjects(),
-		readers:  sync.Pool{New: func() any { return sse.NewReader(nil) }},
+		subjects:     newSubjects(),
+		failureLines: rate.NewLimiter(failureLines, failureLinesBurst),
+		readers:      sync.Pool{New: func() any { return sse.NewReader(nil) }},
 	}
 	p.peers.set(max(1, opts.Proxies))
 	p.loader = &loader{

@@ -42,6 +42,13 @@ func asClientError(err error) *clientError {
 	return internalError(err)
 }
 
+// Failures are logged so many a second, and at once. In an outage every request
+// fails: more lines would bury those that tell why. The rest is for debugging.
+const (
+	failureLines      = 10
+	failureLinesBurst = 50
+)
+
 // logFailure logs a request that failed through no fault of its client's, with
 // the cause that the client is not told. Never a token, prompt or completion.
 func (p *proxy) logFailure(x *exchange, result outcome, err error) {
@@ -53,6 +60,9 @@ func (p *proxy) logFailure(x *exchange, result outcome, err error) {
 		level = slog.LevelWarn
 	case outcomeInternal:
 		level = slog.LevelError
+	}
+	if level == slog.LevelWarn && !p.failureLines.Allow() {
+		level = slog.LevelDebug
 	}
 	if !p.log.Enabled(context.Background(), level) {
 		return

@@ -39,6 +39,7 @@ type loader struct {
 	fetches   map[fetch]*fetchedKeys
 	asked     map[fetch]bool // by the load that runs
 	waiting   string         // hash of the config that waits for its keys
+	said      string         // what the log says is wrong with the newest config
 	wg        sync.WaitGroup
 }
 
@@ -283,7 +284,16 @@ func (l *loader) keepFetching() {
 
 // reload is load for the background, where nobody waits for the error.
 func (l *loader) reload(ctx context.Context) {
-	if err := l.load(ctx); err != nil {
+	err := l.load(ctx)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	said := l.said
+	l.said = ""
+	if err == nil {
+		return
+	}
+	l.said = err.Error()
+	if l.said != said { // once, not with every poll
 		l.log.Error("the new config is refused; the last good one stays in use", "error", err)
 	}
 }

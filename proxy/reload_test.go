@@ -1,7 +1,9 @@
 package proxy
 
 import (
+	"bytes"
 	"encoding/json"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -86,6 +88,28 @@ func newTestLoader(t *testing.T) (*loader, func(change func(*config.Config))) {
 		}
 		if err := os.WriteFile(file, data, 0o600); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// TestARefusalIsSaidOnce: not with every poll, but again if it came to be mended.
+func TestARefusalIsSaidOnce(t *testing.T) {
+	l, write := newTestLoader(t)
+	var log bytes.Buffer
+	l.log = slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelError}))
+	good := func(c *config.Config) { c.Tokens.KeySet = config.KeySet{File: "keys.json"} }
+	if err := os.WriteFile(filepath.Join(filepath.Dir(l.file), "keys.json"), []byte(testKeys), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	bad := func(c *config.Config) { good(c); c.Region = "" }
+	for i, step := range []struct {
+		change func(*config.Config)
+		lines  int
+	}{{good, 0}, {bad, 1}, {bad, 1}, {good, 1}, {bad, 2}} {
+		write(step.change)
+		l.reload(t.Context())
+		if got := strings.Count(log.String(), "\n"); got != step.lines {
+			t.Errorf("after step %d the log has %d lines, want %d:\n%s", i, got, step.lines, &log)
 		}
 	}
 }

@@ -45,6 +45,7 @@ type UnitStatus struct {
 	Serves string `json:"serves"`
 	// State is "active"; "slow" if it is much slower than its peers; "cooling" if
 	// it asked to be left alone, or "ejected" if it failed too often, until Until;
+	// "on_trial" when that is over and it has not answered since;
 	// "misconfigured" if it last answered 401, 403 or 404; or "unreachable" or
 	// "left_out" for the reason in Problem.
 	State       string    `json:"state"`
@@ -99,12 +100,13 @@ const (
 	stateSlow          = "slow"
 	stateCooling       = "cooling"
 	stateEjected       = "ejected"
+	stateOnTrial       = "on_trial"
 	stateUnreachable   = "unreachable"
 	stateMisconfigured = "misconfigured"
 	stateLeftOut       = "left_out"
 )
 
-var unitStates = []string{stateActive, stateSlow, stateCooling, stateEjected, stateUnreachable, stateMisconfigured, stateLeftOut}
+var unitStates = []string{stateActive, stateSlow, stateCooling, stateEjected, stateOnTrial, stateUnreachable, stateMisconfigured, stateLeftOut}
 
 // state is the unit's state, the one that tells most if it is in several.
 func (u *unit) state(now time.Time) string {
@@ -117,8 +119,10 @@ func (u *unit) state(now time.Time) string {
 		return stateMisconfigured
 	case u.endpoint.pool.Unreachable():
 		return stateUnreachable
-	case health == upstream.Ejected, health == upstream.OnTrial:
+	case health == upstream.Ejected:
 		return stateEjected
+	case health == upstream.OnTrial:
+		return stateOnTrial
 	case health == upstream.Cooling:
 		return stateCooling
 	case u.endpoint.slow.Load() != 0:

@@ -220,7 +220,7 @@ type Stats struct {
 	Opened   int // connections opened, ever
 	InFlight int // requests that have a place on an open connection
 	Failures int // dials that failed, ever, and connections that ended at once
-	// Problem is the error of the last of them while the unit has not answered
+	// Problem is the error of the last of them while no connection has opened
 	// since. It names addresses and certificates.
 	Problem string
 }
@@ -230,7 +230,7 @@ func (p *Pool) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := Stats{Opened: p.opened, Failures: p.failures}
-	if p.lastErr != nil && p.backoff.wait > 0 {
+	if p.failing {
 		s.Problem = p.lastErr.Error()
 	}
 	for _, c := range p.conns {

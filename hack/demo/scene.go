@@ -15,7 +15,7 @@ const (
 	sceneFile = "proxy/reload.go"
 	// sceneLine is the line at whose end the cursor is. It is looked for, so that
 	// the file can change around it.
-	sceneLine = "\tdata, err := readBounded(path)\n"
+	sceneLine = "\tdata, err := readBounded(l.file)\n"
 )
 
 // scene is a source file of the repository with a cursor in it.

@@ -61,6 +61,7 @@ func (p *proxy) askWhole(ctx context.Context, x *exchange) error {
 			return a.failure(err)
 		}
 		if event.Done {
+			a.end() // else each probe would cost a unit of HTTP/1.1 a connection
 			return nil
 		}
 	}

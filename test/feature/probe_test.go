@@ -106,6 +106,29 @@ func TestProbesEject(t *testing.T) {
 	s.wantState("unit-1", "active")
 }
 
+// TestProbesKeepConnections: a probe hears its answer to the end, so that it
+// costs a unit of HTTP/1.1 no connection.
+func TestProbesKeepConnections(t *testing.T) {
+	s, _ := cast(t, setup{config: func(c *config.Config) {
+		probing(c)
+		c.Units[0].Protocol = config.ProtocolHTTP1
+	}}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		says(whole("a"))(w, r)
+		select { // a stream may end a moment after its last event
+		case <-time.After(soon):
+		case <-r.Context().Done():
+		}
+	}))
+	s.probed("unit-0", "ok", 2)
+	opened := func() float64 { return s.metric("ghostline_upstream_connections_opened_total", "unit", "unit-0") }
+	s.eventually("the spare connections are open", func() bool { return opened() >= 4 })
+	before := opened()
+	s.probed("unit-0", "ok", 6)
+	if got := opened(); got > before+1 { // a spare may have been on its way
+		t.Errorf("the probes had %v connections opened", got-before)
+	}
+}
+
 // TestCoolingUnitIsNotProbed asks for as long as it takes to probe another one
 // several times.
 func TestCoolingUnitIsNotProbed(t *testing.T) {

@@ -68,6 +68,9 @@ func newMetrics(registry *prometheus.Registry) (*metrics, error) {
 	for _, p := range phases {
 		m.cancelled.WithLabelValues(string(p))
 	}
+	for _, result := range []string{"allowed", "denied"} { // so that the first of a burst shows in a rate
+		m.retries.WithLabelValues(result)
+	}
 	return m, register(registry, m.requests, m.duration, m.firstByte, m.upstreamFirstByte, m.cancelled, m.cancelledAfter, m.tokens,
 		m.attempts, m.retries, m.auth, m.tokenCache, m.probes, m.connectionsOpened, m.connectionsCut, m.reloaded, m.unknownFields, m.configInfo)
 }

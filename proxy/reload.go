@@ -99,7 +99,7 @@ func (l *loader) loadFirst(ctx context.Context) error {
 	if lastErr != nil {
 		return errors.Join(err, fmt.Errorf("last config %s: %w", l.lastFile, lastErr))
 	}
-	l.log.Error("the config is refused; the last programmed one is in use", "error", err)
+	l.log.Error("the config is refused; the one in -last-config is in use", "error", err)
 	return nil
 }
 

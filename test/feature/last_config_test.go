@@ -60,7 +60,7 @@ func TestStartWithTheLastConfig(t *testing.T) {
 			if r := status.RefusedConfig; r == nil || !strings.Contains(r.Problem, tc.problem) || r.Hash != config.Hash(newest) {
 				t.Errorf("the refused config is %+v, want %s with %q", r, config.Hash(newest), tc.problem)
 			}
-			s.wantLog(`"level":"ERROR"`, "the last programmed one is in use", tc.problem)
+			s.wantLog(`"level":"ERROR"`, "the one in -last-config is in use", tc.problem)
 
 			s.reconfigure(func(c *config.Config) { c.Units[0].Name = "mended" })
 			s.reloaded(true)

@@ -18,7 +18,7 @@ func command() service.Command {
 	return service.Command{
 		Name: "tokenissuer",
 		Flags: func(set *flag.FlagSet) {
-			set.StringVar(&file, "config", "", "`FILE` with the issuer's configuration (YAML)")
+			set.StringVar(&file, "config", "", "`FILE` with the issuer's configuration (YAML or JSON); it is read at the start only")
 		},
 		Check: func() error {
 			if file == "" {

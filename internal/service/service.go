@@ -148,7 +148,7 @@ func (c Command) flagSet(f *flags) *flag.FlagSet {
 	set.StringVar(&f.cert, "tls-cert", "", "`FILE` with the certificate chain for -listen-tls (PEM); it is read again when it changes")
 	set.StringVar(&f.key, "tls-key", "", "`FILE` with the private key for -listen-tls (PEM); it is read again when it changes")
 	set.StringVar(&f.cleartext, "listen-cleartext", "", "`ADDR` without TLS: h2c and HTTP/1.1, for behind an edge or on loopback")
-	set.StringVar(&f.admin, "listen-admin", "", "`ADDR` for operators: /healthz, /readyz and /metrics, at the proxy /statusz too")
+	set.StringVar(&f.admin, "listen-admin", "", "`ADDR` for operators: /healthz, /readyz and /metrics, at the proxy /regionz, /statusz and /debug/pprof/ too")
 	set.Func("log-level", "`LEVEL` of what is logged at least: debug, info, warn or error (default info)", f.setLevel)
 	set.BoolVar(&f.version, "version", false, "print the version and exit")
 	if c.Flags != nil {

@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	sceneFile = "proxy/reload.go"
+	sceneFile = "proxy/reload_files.go"
 	// sceneLine is the line at whose end the cursor is. It is looked for, so that
 	// the file can change around it.
-	sceneLine = "\tdata, err := readBounded(l.file)\n"
+	sceneLine = "\tdata, err := io.ReadAll(io.LimitReader(f, maxFile+1))\n"
 )
 
 // scene is a source file of the repository with a cursor in it.

@@ -18,8 +18,10 @@ import (
 const (
 	fleetSize = 5
 	typists   = 10
-	// mostDown is how many units are down at a time: fewer than a request tries.
-	mostDown = 2
+	// mostDown is how many units are down at a time. While another one is out of
+	// the config and a third loses its connections, there must be a fourth: a
+	// request that has nobody left to ask is not lost by the proxy.
+	mostDown = 1
 )
 
 // fleet is several units that are not left in peace, each with a book.

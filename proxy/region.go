@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -170,8 +169,6 @@ func (v *vote) sendsAway(now time.Time) bool {
 	return true
 }
 
-var errNoLocalUnit = errors.New("no unit of this region answers")
-
 // regionProblem is what is wrong with the region, if anything is: its proxies
 // need the issuer's keys and at least one unit that answers.
 func (s *snapshot) regionProblem(now, since time.Time) error {
@@ -188,7 +185,7 @@ func (s *snapshot) regionProblem(now, since time.Time) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w (%d are in use)", errNoLocalUnit, units)
+	return fmt.Errorf("none of the region's %d units answers", units)
 }
 
 // answers says whether a unit can be thought to serve.

@@ -90,7 +90,15 @@ func (p *proxy) logTry(x *exchange, err error) {
 		level = slog.LevelWarn
 	}
 	p.log.Log(context.Background(), level, "a unit did not answer", "request_id", x.id, "unit", x.unit.Name,
-		"result", resultOf(err), "error", err.Error())
+		"result", resultOf(err), "error", causeOf(err).Error())
+}
+
+// causeOf is err without what it says to a client, who may never hear of it.
+func causeOf(err error) error {
+	if e, ok := errors.AsType[*clientError](err); ok && e.cause != nil {
+		return e.cause
+	}
+	return err
 }
 
 // warnings spaces out warnings.

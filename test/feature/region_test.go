@@ -83,7 +83,7 @@ func TestRegionDown(t *testing.T) {
 	if got := units[0].asked() - asked; got < 3 {
 		t.Errorf("the region is voted out after %d failures, want at least 3", got)
 	}
-	s.wantVote("down", "no unit of this region answers")
+	s.wantVote("down", "none of the region's 1 units answers")
 	s.wantLog(`"level":"ERROR"`, "this region is voted out")
 	s.complete()
 	if status, _ := s.get(s.h1(), s.plainURL+"/readyz"); status != http.StatusOK {

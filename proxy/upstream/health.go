@@ -148,7 +148,7 @@ func (h *Health) Refused(now time.Time) {
 	defer h.mu.Unlock()
 	h.refusals++
 	if h.refusals >= maxFailures {
-		h.coolingUntil = now.Add(refusedFor)
+		h.cool(now.Add(refusedFor))
 	}
 }
 
@@ -157,6 +157,10 @@ func (h *Health) Cool(now, until time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.heard = now
+	h.cool(until)
+}
+
+func (h *Health) cool(until time.Time) {
 	if until.After(h.coolingUntil) {
 		h.coolingUntil = until
 	}

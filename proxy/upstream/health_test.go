@@ -123,6 +123,11 @@ func TestRefused(t *testing.T) {
 	if state, until := h.State(now); state != Cooling || !until.Equal(now.Add(time.Second)) {
 		t.Errorf("state %d until %v, want cooling for a second", state, until)
 	}
+	h.Cool(now, now.Add(time.Minute))
+	h.Refused(now)
+	if _, until := h.State(now); !until.Equal(now.Add(time.Minute)) {
+		t.Errorf("cooling until %v: a refusal made it shorter", until)
+	}
 }
 
 // TestProbed: a probe that is answered shows that a unit lives, and ends an

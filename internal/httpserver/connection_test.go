@@ -15,8 +15,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/ghostline-dev/ghostline/internal/localca"
 )
 
 // TestPanicIsAnError: a handler's panic must show; peers' noise must not.
@@ -168,14 +166,7 @@ func TestIdleConnectionStays(t *testing.T) {
 // TestCloseConnection has a request close the connection on which another one
 // waits for a client that does not read; the other one's context ends.
 func TestCloseConnection(t *testing.T) {
-	ca, err := localca.New()
-	if err != nil {
-		t.Fatal(err)
-	}
-	serverTLS, err := ca.ServerTLS()
-	if err != nil {
-		t.Fatal(err)
-	}
+	ca, serverTLS := newCA(t)
 	type mine struct{}
 	stuck, cut := make(chan struct{}), make(chan error, 1)
 	r := run(t, &Server{
@@ -221,14 +212,7 @@ func TestCloseConnection(t *testing.T) {
 // that does not read to take its goodbye.
 func TestCloseSaysNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ca, err := localca.New() // here, for it must be valid in the bubble
-		if err != nil {
-			t.Fatal(err)
-		}
-		serverTLS, err := ca.ServerTLS()
-		if err != nil {
-			t.Fatal(err)
-		}
+		ca, serverTLS := newCA(t) // here, for it must be valid in the bubble
 		here, there := net.Pipe()
 		defer here.Close()
 		client := tls.Client(here, &tls.Config{RootCAs: ca.Pool(), ServerName: "localhost", MaxVersion: tls.VersionTLS12})

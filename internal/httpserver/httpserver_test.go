@@ -109,15 +109,22 @@ func h1(p *http.Protocols)  { p.SetHTTP1(true) }
 func h2(p *http.Protocols)  { p.SetHTTP2(true) }
 func h2c(p *http.Protocols) { p.SetUnencryptedHTTP2(true) }
 
-func TestProtocols(t *testing.T) {
+// newCA is a new authority, and what a server needs to be trusted by it.
+func newCA(t *testing.T) (*localca.CA, *tls.Config) {
+	t.Helper()
 	ca, err := localca.New()
 	if err != nil {
 		t.Fatal(err)
 	}
-	serverTLS, err := ca.ServerTLS()
+	server, err := ca.ServerTLS()
 	if err != nil {
 		t.Fatal(err)
 	}
+	return ca, server
+}
+
+func TestProtocols(t *testing.T) {
+	ca, serverTLS := newCA(t)
 	for _, tc := range []struct {
 		name string
 		tls  *tls.Config
@@ -207,21 +214,27 @@ func TestDrainLetsRequestsFinish(t *testing.T) {
 			h := &held{arrived: make(chan struct{}), open: make(chan struct{})}
 			r := run(t, &Server{Handler: h, Drain: func() time.Duration { return time.Minute }})
 			errs := holdOne(t, r, h, set)
-			r.stop()
-			r.awaitClosed()
-			select {
-			case err := <-r.ended:
-				t.Fatalf("it ended while a request ran: %v", err)
-			default:
-			}
-			close(h.open)
-			if err := receive(t, errs); err != nil {
-				t.Errorf("the running request: %v", err)
-			}
-			if err := receive(t, r.ended); err != nil {
-				t.Errorf("a clean drain: %v", err)
-			}
+			r.drainsFor(t, h, errs)
 		})
+	}
+}
+
+// drainsFor drains, which must wait for the request that h holds.
+func (r *running) drainsFor(t *testing.T, h *held, request <-chan error) {
+	t.Helper()
+	r.stop()
+	r.awaitClosed()
+	select {
+	case err := <-r.ended:
+		t.Fatalf("it ended while a request ran: %v", err)
+	default:
+	}
+	close(h.open)
+	if err := receive(t, request); err != nil {
+		t.Errorf("the running request: %v", err)
+	}
+	if err := receive(t, r.ended); err != nil {
+		t.Errorf("a clean drain: %v", err)
 	}
 }
 
@@ -314,14 +327,7 @@ func TestConnHooks(t *testing.T) {
 }
 
 func TestListeners(t *testing.T) {
-	ca, err := localca.New()
-	if err != nil {
-		t.Fatal(err)
-	}
-	certificate, err := ca.ServerTLS()
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, certificate := newCA(t)
 	a, b, c := listen(t), listen(t), listen(t)
 	for _, tc := range []struct {
 		name      string

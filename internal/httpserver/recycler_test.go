@@ -18,7 +18,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/ghostline-dev/ghostline/internal/localca"
 	"golang.org/x/net/http2"
 )
 
@@ -39,14 +38,7 @@ func (r *running) dial(t *testing.T) net.Conn {
 // TestRecycleTellsIdle: a connection without requests is told to go and then
 // closed, whether or not it ever had one.
 func TestRecycleTellsIdle(t *testing.T) {
-	ca, err := localca.New()
-	if err != nil {
-		t.Fatal(err)
-	}
-	serverTLS, err := ca.ServerTLS()
-	if err != nil {
-		t.Fatal(err)
-	}
+	ca, serverTLS := newCA(t)
 	for name, config := range map[string]*tls.Config{"h2": serverTLS, "h2c": nil} {
 		t.Run(name, func(t *testing.T) {
 			r := run(t, &Server{TLS: config, Handler: http.HandlerFunc(proto), Recycler: new(Recycler)})
@@ -220,20 +212,7 @@ func TestRecycleLetsRequestsFinish(t *testing.T) {
 			errs := holdOne(t, r, h, set)
 			r.tellAll()
 			r.tellAll()
-			r.stop()
-			r.awaitClosed()
-			select {
-			case err := <-r.ended:
-				t.Fatalf("it ended while a request ran: %v", err)
-			default:
-			}
-			close(h.open)
-			if err := receive(t, errs); err != nil {
-				t.Errorf("the running request: %v", err)
-			}
-			if err := receive(t, r.ended); err != nil {
-				t.Errorf("a clean drain: %v", err)
-			}
+			r.drainsFor(t, h, errs)
 			if h.cut.Load() != 0 {
 				t.Error("the request was cut")
 			}

@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	maxRequestID = 128
+	maxIdentifier = 128
 	// shedAfter is what a client is told when the proxy itself is full: long
 	// enough for other proxies to take over, short for one who types.
 	shedAfter = time.Second
@@ -30,15 +30,23 @@ func (p *proxy) admit(x *exchange) error {
 // requestID is the client's id if it is sane, else a new one. Clients send an
 // id again when they retry, so it names a completion, not a request.
 func requestID(sent string) string {
-	if sent == "" || len(sent) > maxRequestID {
+	if !isWord(sent) {
 		return rand.Text()
+	}
+	return sent
+}
+
+// isWord says whether what a client sent as an identifier can be one.
+func isWord(sent string) bool {
+	if sent == "" || len(sent) > maxIdentifier {
+		return false
 	}
 	for _, c := range []byte(sent) {
 		if !isWordByte(c) {
-			return rand.Text()
+			return false
 		}
 	}
-	return sent
+	return true
 }
 
 // isWordByte allows what needs no quoting in a log line, a header or a label.

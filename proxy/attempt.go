@@ -35,6 +35,9 @@ func (p *proxy) attempt(ctx context.Context, x *exchange) (*answer, error) {
 	if err := p.readFirst(a); err != nil {
 		return nil, a.failure(err)
 	}
+	if x.place != nil && !x.place.begin() {
+		return nil, superseded()
+	}
 	began = true
 	x.began(time.Now())
 	return a, nil

@@ -22,11 +22,17 @@ func (p *proxy) readBody(x *exchange) error {
 	within := time.Duration(x.snapshot.config.Timeouts.ReadBody)
 	deadline := startReadDeadline(x.source, within)
 	defer deadline.stop()
+	x.reading.Store(deadline)
+	if x.isSuperseded.Load() { // before anybody could end the read
+		return superseded()
+	}
 
 	var buf bytes.Buffer
 	buf.Grow(int(min(max(x.length, 0), firstBuffer)) + bytes.MinRead)
 	_, err := buf.ReadFrom(io.LimitReader(x.source, most+1))
 	switch {
+	case x.isSuperseded.Load():
+		return superseded()
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return bodyTooSlow(within)
 	case err != nil:

@@ -130,12 +130,12 @@ func bodyTooSlow(limit time.Duration) *clientError {
 	}
 }
 
-// isBodyTooSlow tells the one error that a client waits for although its
-// request's context is done: on HTTP/1.1 a read that fails, for lack of time
-// too, ends the context as a client does that goes away.
-func isBodyTooSlow(err error) bool {
+// endsReading tells the errors that a client waits for although its request's
+// context may be done: on HTTP/1.1 a read that fails, since we ended it, ends the
+// context as a client does that goes away.
+func endsReading(err error) bool {
 	e := asClientError(err)
-	return e != nil && e.status == 408
+	return e != nil && (e.outcome == outcomeTimeout || e.outcome == outcomeSuperseded)
 }
 
 func bodyTooLarge(limit int64) *clientError {
@@ -148,6 +148,16 @@ func bodyTooLarge(limit int64) *clientError {
 func limited(code, message string, after time.Duration) *clientError {
 	return &clientError{
 		status: 429, outcome: outcomeLimited, kind: "rate_limit_error", code: code, message: message, retryAfter: after,
+	}
+}
+
+// superseded is a request that the user has typed past. Copilot's clients know
+// the status as "cancelled by server".
+func superseded() *clientError {
+	return &clientError{
+		status: 499, outcome: outcomeSuperseded, kind: "invalid_request_error", code: "superseded",
+		message: "this editor session has sent newer requests in place of this one", final: true,
+		attempt: attemptCancelled, cause: errSuperseded,
 	}
 }
 

@@ -1,10 +1,13 @@
 package proxy
 
 import (
+	"context"
 	"io"
 	"net/textproto"
+	"sync/atomic"
 	"time"
 
+	"github.com/ghostline-dev/ghostline/internal/httpserver"
 	"github.com/ghostline-dev/ghostline/internal/token"
 	"github.com/ghostline-dev/ghostline/proxy/provider"
 	"github.com/ghostline-dev/ghostline/proxy/upstream"
@@ -19,6 +22,8 @@ type exchange struct {
 	length int64  // of the body; -1 if the client did not say
 	form   form   // the API form of the path
 	engine string // the model that the path names, if it does
+	// connection is what it came on; it may carry other users too.
+	connection *httpserver.Connection
 
 	start    time.Time
 	snapshot *snapshot
@@ -27,11 +32,17 @@ type exchange struct {
 	claims   *token.Claims // authenticate
 	client   clientInfo    // identifyClient
 	subject  *subjectState // limit
+	place    *place        // enterSession
 	body     []byte        // readBody
 	received time.Time     // readBody: when the whole body had come
 	ask      ask           // match
 	model    *model        // match
 	wanted   *variant      // pickVariant
+
+	// How another goroutine ends the request; see supersede.
+	cut          context.CancelCauseFunc
+	isSuperseded atomic.Bool
+	reading      atomic.Pointer[readDeadline] // of the body
 
 	// The tries; see try.go.
 	isProbe  bool          // ours, not a client's
@@ -83,7 +94,8 @@ type outcome string
 
 const (
 	outcomeOK            outcome = "ok"
-	outcomeCancelled     outcome = "cancelled" // by the client: never an error
+	outcomeCancelled     outcome = "cancelled"  // by the client: never an error
+	outcomeSuperseded    outcome = "superseded" // by newer requests of the same editor session
 	outcomeDenied        outcome = "denied"
 	outcomeLimited       outcome = "limited"
 	outcomeBadRequest    outcome = "bad_request"
@@ -93,5 +105,5 @@ const (
 	outcomeInternal      outcome = "internal"
 )
 
-var outcomes = []outcome{outcomeOK, outcomeCancelled, outcomeDenied, outcomeLimited, outcomeBadRequest,
+var outcomes = []outcome{outcomeOK, outcomeCancelled, outcomeSuperseded, outcomeDenied, outcomeLimited, outcomeBadRequest,
 	outcomeNoCapacity, outcomeUpstreamError, outcomeTimeout, outcomeInternal}

@@ -2,8 +2,6 @@ package proxy
 
 import (
 	"fmt"
-	"sync/atomic"
-	"time"
 
 	"github.com/ghostline-dev/ghostline/proxy/config"
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -13,13 +11,6 @@ import (
 // maxSubjects bounds how many subjects are remembered. One that is forgotten
 // comes back with a full bucket.
 const maxSubjects = 100_000
-
-// subjectState is what a subject is doing on this proxy.
-type subjectState struct {
-	limits   config.SubjectLimits
-	bucket   *rate.Limiter
-	inFlight atomic.Int64
-}
 
 type subjects struct {
 	states *lru.Cache[string, *subjectState]
@@ -58,11 +49,6 @@ func (p *proxy) limit(x *exchange) error {
 		reservation.CancelAt(x.start)
 		return limited("too_many_requests",
 			fmt.Sprintf("this user sends more than %g requests a second, the limit of this service", limits.RequestsPerSecond), delay)
-	}
-	if state.inFlight.Add(1) > int64(limits.InFlight) {
-		state.inFlight.Add(-1)
-		return limited("too_many_requests_in_flight",
-			fmt.Sprintf("this user has %d requests running already, the limit of this service; cancel some", limits.InFlight), time.Second)
 	}
 	x.subject = state
 	return nil

@@ -12,8 +12,8 @@ import (
 // every path.
 func (p *proxy) record(x *exchange, err error) {
 	x.leaveUnit()
-	if x.subject != nil {
-		x.subject.inFlight.Add(-1)
+	if x.place != nil {
+		x.place.leave()
 	}
 	p.inFlight.Add(-1)
 	result := outcomeOf(err)
@@ -54,7 +54,7 @@ const (
 func (p *proxy) logFailure(x *exchange, result outcome, err error) {
 	level := slog.LevelDebug
 	switch result {
-	case outcomeOK, outcomeCancelled:
+	case outcomeOK, outcomeCancelled, outcomeSuperseded:
 		return
 	case outcomeUpstreamError, outcomeTimeout, outcomeNoCapacity:
 		level = slog.LevelWarn

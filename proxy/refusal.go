@@ -76,7 +76,7 @@ func (a *answer) failure(err error) error {
 	case errors.Is(cause, errTooLate):
 		return tooLate(fmt.Errorf("unit %s: %w", a.x.unit.Name, errTooLate))
 	case cause != nil:
-		return errCancelled
+		return gone(a.ctx)
 	}
 	err = fmt.Errorf("unit %s: %w", a.x.unit.Name, err)
 	if !upstream.NotProcessed(err) {

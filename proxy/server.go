@@ -62,10 +62,13 @@ func (p *proxy) serve(w http.ResponseWriter, r *http.Request) (stranger bool) {
 // outcome, and says whether it came without a valid token.
 func (p *proxy) serveCompletion(w http.ResponseWriter, r *http.Request, f form, engine string) (stranger bool) {
 	x := p.begin(w, r, f, engine)
-	err := p.protect(func() error { return p.complete(r.Context(), w, x) })
-	// Whatever else went wrong, nobody waits for it. A time limit of ours is no
-	// such case: it may be what ended the connection, and the context with it.
-	if err != nil && r.Context().Err() != nil && outcomeOf(err) != outcomeTimeout {
+	ctx, cut := context.WithCancelCause(r.Context())
+	defer cut(nil)
+	x.cut = cut
+	err := p.protect(func() error { return p.complete(ctx, w, x) })
+	// Whatever else went wrong, nobody waits for it, unless it is we who ended the
+	// read of a body, and the connection's context with it.
+	if err != nil && r.Context().Err() != nil && !endsReading(err) {
 		err = errCancelled
 	}
 	p.record(x, err)
@@ -79,20 +82,21 @@ func (p *proxy) serveCompletion(w http.ResponseWriter, r *http.Request, f form, 
 func (p *proxy) begin(w http.ResponseWriter, r *http.Request, f form, engine string) *exchange {
 	p.inFlight.Add(1)
 	return &exchange{
-		header:   textproto.MIMEHeader(r.Header),
-		source:   requestBody{r, w},
-		length:   r.ContentLength,
-		form:     f,
-		engine:   engine,
-		start:    time.Now(),
-		snapshot: p.loader.current.Load(),
-		stranger: true,
-		phase:    phaseReceive,
+		header:     textproto.MIMEHeader(r.Header),
+		source:     requestBody{r, w},
+		length:     r.ContentLength,
+		form:       f,
+		engine:     engine,
+		connection: httpserver.ConnectionOf(r.Context()),
+		start:      time.Now(),
+		snapshot:   p.loader.current.Load(),
+		stranger:   true,
+		phase:      phaseReceive,
 	}
 }
 
 // complete is the request's path. Each stage is in a file of its own: admit,
-// authenticate, client, limit, body, match, variant; then try, which for each try
+// authenticate, client, limit, shed, session, body, match, variant; then try, which for each try
 // goes through unit, prepare and attempt; then stream.
 func (p *proxy) complete(ctx context.Context, w http.ResponseWriter, x *exchange) error {
 	for _, stage := range p.stages {
@@ -119,6 +123,8 @@ func (p *proxy) newStages() []func(*exchange) error {
 		p.authenticate,
 		p.identifyClient,
 		p.limit,
+		p.shed,
+		p.enterSession,
 		p.readBody,
 		p.match,
 		p.pickVariant,
@@ -150,7 +156,7 @@ func (p *proxy) fail(w http.ResponseWriter, r *http.Request, x *exchange, err er
 	case x.phase == phaseStream:
 		p.breakOff(w, x, e)
 	default:
-		if x.received.IsZero() && !isBodyTooSlow(e) { // whose time is up already
+		if x.received.IsZero() && !endsReading(e) { // the body's time is up already
 			httpserver.LeaveBody(w, r)
 		}
 		writeError(w, x.id, e)

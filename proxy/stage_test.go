@@ -17,13 +17,13 @@ import (
 )
 
 func TestRequestID(t *testing.T) {
-	for _, sent := range []string{"a", "0123-abc_DEF.x/y:z+=", strings.Repeat("a", maxRequestID)} {
+	for _, sent := range []string{"a", "0123-abc_DEF.x/y:z+=", strings.Repeat("a", maxIdentifier)} {
 		if got := requestID(sent); got != sent {
 			t.Errorf("%q became %q", sent, got)
 		}
 	}
 	seen := map[string]bool{}
-	for _, sent := range []string{"", " ", "a b", "a\nb", "é", `a"b`, "a,b", "a\x00", strings.Repeat("a", maxRequestID+1)} {
+	for _, sent := range []string{"", " ", "a b", "a\nb", "é", `a"b`, "a,b", "a\x00", strings.Repeat("a", maxIdentifier+1)} {
 		got := requestID(sent)
 		if got == sent || len(got) < 20 || seen[got] || requestID(got) != got {
 			t.Errorf("%q became %q", sent, got)
@@ -214,36 +214,28 @@ func TestLimitRate(t *testing.T) {
 	}
 }
 
-func TestLimitInFlight(t *testing.T) {
-	p, now := &proxy{subjects: newSubjects()}, time.Unix(1_800_000_000, 0)
-	limits := config.SubjectLimits{InFlight: 2, RequestsPerSecond: 1000, Burst: 1000}
-	first, _ := limitAt(p, limits, "u-1", now)
-	limitAt(p, limits, "u-1", now)
-	for range 3 { // who is refused holds nothing
-		x, e := limitAt(p, limits, "u-1", now)
-		if e == nil || e.status != 429 || e.code != "too_many_requests_in_flight" || e.retryAfter != time.Second || x.subject != nil {
-			t.Fatalf("over the limit: %+v", e)
-		}
-	}
-	first.subject.inFlight.Add(-1)
-	if _, e := limitAt(p, limits, "u-1", now); e != nil {
-		t.Errorf("after one has ended: %v", e)
-	}
-}
-
 func TestNewLimitsHoldAtOnce(t *testing.T) {
 	p, now := &proxy{subjects: newSubjects()}, time.Unix(1_800_000_000, 0)
-	narrow := config.SubjectLimits{InFlight: 1, RequestsPerSecond: 1, Burst: 1}
-	wide := config.SubjectLimits{InFlight: 5, RequestsPerSecond: 5, Burst: 5}
+	narrow := config.SubjectLimits{InFlight: 1, Sessions: 1, RequestsPerSecond: 1, Burst: 1}
+	wide := config.SubjectLimits{InFlight: 5, Sessions: 1, RequestsPerSecond: 5, Burst: 5}
 	old, _ := limitAt(p, narrow, "u-1", now)
+	if err := p.enterSession(old); err != nil {
+		t.Fatal(err)
+	}
+	var latest *exchange
 	for range 5 {
-		if _, e := limitAt(p, wide, "u-1", now); e != nil {
+		x, e := limitAt(p, wide, "u-1", now)
+		if e != nil {
 			t.Fatal(e)
 		}
+		if err := p.enterSession(x); err != nil {
+			t.Fatal(err)
+		}
+		latest = x
 	}
-	old.subject.inFlight.Add(-1)
-	if _, e := limitAt(p, wide, "u-1", now); e == nil {
-		t.Error("the end of a request under the old limits made room under the new ones")
+	old.place.leave()
+	if got := latest.subject.running; got != 5 {
+		t.Errorf("the end of a request under the old limits left %d running under the new ones, want 5", got)
 	}
 }
 

@@ -26,7 +26,7 @@ func (p *proxy) try(ctx context.Context, x *exchange) (*answer, error) {
 	var failure error
 	for range maxTries {
 		if ctx.Err() != nil {
-			return nil, errCancelled
+			return nil, gone(ctx)
 		}
 		if err := p.pickUnit(x); err != nil {
 			if failure != nil {
@@ -51,6 +51,14 @@ func (p *proxy) try(ctx context.Context, x *exchange) (*answer, error) {
 		}
 	}
 	return nil, failure
+}
+
+// gone is why nobody waits for the answer any more.
+func gone(ctx context.Context) error {
+	if errors.Is(context.Cause(ctx), errSuperseded) {
+		return superseded()
+	}
+	return errCancelled
 }
 
 // mayRetry says whether another unit may be tried after err. The budget is only

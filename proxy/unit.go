@@ -48,7 +48,7 @@ func (p *proxy) pickUnit(x *exchange) error {
 			}
 		}
 	}
-	return noCapacity(errNoUnit, x.comeAgain(now))
+	return noCapacity(errNoUnit, comeAgain(x.mayServe(), now))
 }
 
 // takeOne takes a place on the first unit of the variant that stands so.
@@ -206,15 +206,24 @@ func (x *exchange) leaveUnit() {
 // which refused last may be left alone for longer than others.
 func (x *exchange) tellWhenToCome(err error) {
 	if e := asClientError(err); e != nil && e.outcome == outcomeNoCapacity {
-		e.retryAfter = x.comeAgain(time.Now())
+		e.retryAfter = comeAgain(x.mayServe(), time.Now())
 	}
+}
+
+// mayServe are the variants that the request may be served by: the wanted one and
+// its fallbacks.
+func (x *exchange) mayServe() (variants []*variant) {
+	for v := x.wanted; v != nil; v = v.fallback {
+		variants = append(variants, v)
+	}
+	return variants
 }
 
 // comeAgain is when a client may try again: once the first of the units that
 // asked to be left alone may be asked, if all did.
-func (x *exchange) comeAgain(now time.Time) time.Duration {
+func comeAgain(variants []*variant, now time.Time) time.Duration {
 	var first time.Duration
-	for v := x.wanted; v != nil; v = v.fallback {
+	for _, v := range variants {
 		for _, u := range v.units {
 			state, until := u.endpoint.health.State(now)
 			if state != upstream.Cooling {

@@ -183,10 +183,15 @@ type Limits struct {
 	PerSubject SubjectLimits `json:"perSubject,omitzero"`
 }
 
-// SubjectLimits bound one subject on this proxy. Defaults: 8 in flight, 30
-// requests a second, bursts of 90.
+// SubjectLimits bound one subject on this proxy. Defaults: 8 in flight in each of
+// 4 sessions, 30 requests a second, bursts of 90.
 type SubjectLimits struct {
-	InFlight          int     `json:"inFlight,omitempty"`
+	// InFlight bounds the requests of one editor session. One more takes the place
+	// of the oldest that has no byte of its answer yet.
+	InFlight int `json:"inFlight,omitempty"`
+	// Sessions bounds what a subject's editor sessions run together, to so many
+	// times InFlight.
+	Sessions          int     `json:"sessions,omitempty"`
 	RequestsPerSecond float64 `json:"requestsPerSecond,omitempty"`
 	Burst             int     `json:"burst,omitempty"`
 }
@@ -239,6 +244,7 @@ func (c *Config) SetDefaults() {
 	setDefault(&c.Limits.MaxBodyBytes, 1<<20)
 	setDefault(&c.Limits.InFlight, 10_000)
 	setDefault(&c.Limits.PerSubject.InFlight, 8)
+	setDefault(&c.Limits.PerSubject.Sessions, 4)
 	setDefault(&c.Limits.PerSubject.RequestsPerSecond, 30)
 	setDefault(&c.Limits.PerSubject.Burst, 90)
 	setDefault(&c.Timeouts.Connect, Duration(time.Second))

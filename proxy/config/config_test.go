@@ -66,7 +66,7 @@ func full() *Config {
 		},
 		Limits: Limits{
 			MaxBodyBytes: 2 << 20, InFlight: 77,
-			PerSubject: SubjectLimits{InFlight: 3, RequestsPerSecond: 1.5, Burst: 4},
+			PerSubject: SubjectLimits{InFlight: 3, Sessions: 2, RequestsPerSecond: 1.5, Burst: 4},
 		},
 		Timeouts: Timeouts{
 			Connect: Duration(250 * time.Millisecond), ReadBody: Duration(time.Second), FirstByte: Duration(2 * time.Second),
@@ -145,7 +145,7 @@ func TestDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantLimits := Limits{MaxBodyBytes: 1 << 20, InFlight: 10_000, PerSubject: SubjectLimits{InFlight: 8, RequestsPerSecond: 30, Burst: 90}}
+	wantLimits := Limits{MaxBodyBytes: 1 << 20, InFlight: 10_000, PerSubject: SubjectLimits{InFlight: 8, Sessions: 4, RequestsPerSecond: 30, Burst: 90}}
 	wantTimeouts := Timeouts{
 		Connect: Duration(time.Second), ReadBody: Duration(5 * time.Second), FirstByte: Duration(5 * time.Second),
 		Idle: Duration(10 * time.Second), Write: Duration(10 * time.Second), Total: Duration(time.Minute),

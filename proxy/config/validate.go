@@ -25,6 +25,7 @@ const (
 	maxTimeout  = Duration(10 * time.Minute)
 	maxBody     = 64 << 20
 	maxCapacity = 1_000_000
+	maxSessions = 1000
 
 	minProbeInterval = Duration(time.Second)
 	maxProbePrompt   = 4 << 10
@@ -282,8 +283,11 @@ func (l *Limits) check(p *problems) {
 	if l.InFlight < 1 {
 		p.add("limits.inFlight", "is %d; it must be above 0", l.InFlight)
 	}
-	if l.PerSubject.InFlight < 1 {
-		p.add("limits.perSubject.inFlight", "is %d; it must be above 0", l.PerSubject.InFlight)
+	if l.PerSubject.InFlight < 1 || l.PerSubject.InFlight > maxCapacity {
+		p.add("limits.perSubject.inFlight", "is %d; it must be 1 to %d", l.PerSubject.InFlight, maxCapacity)
+	}
+	if l.PerSubject.Sessions < 1 || l.PerSubject.Sessions > maxSessions {
+		p.add("limits.perSubject.sessions", "is %d; it must be 1 to %d", l.PerSubject.Sessions, maxSessions)
 	}
 	if l.PerSubject.RequestsPerSecond <= 0 {
 		p.add("limits.perSubject.requestsPerSecond", "is %g; it must be above 0", l.PerSubject.RequestsPerSecond)

@@ -95,7 +95,9 @@ func TestValidate(t *testing.T) {
 		{"limits.maxBodyBytes", func(c *Config) { c.Limits.MaxBodyBytes = -1 }, "it must be 1 to 67108864"},
 		{"limits.maxBodyBytes", func(c *Config) { c.Limits.MaxBodyBytes = maxBody + 1 }, "it must be 1 to 67108864"},
 		{"limits.inFlight", func(c *Config) { c.Limits.InFlight = -1 }, "it must be above 0"},
-		{"limits.perSubject.inFlight", func(c *Config) { c.Limits.PerSubject.InFlight = -1 }, "it must be above 0"},
+		{"limits.perSubject.inFlight", func(c *Config) { c.Limits.PerSubject.InFlight = -1 }, "it must be 1 to 1000000"},
+		{"limits.perSubject.sessions", func(c *Config) { c.Limits.PerSubject.Sessions = -1 }, "it must be 1 to 1000"},
+		{"limits.perSubject.sessions", func(c *Config) { c.Limits.PerSubject.Sessions = maxSessions + 1 }, "it must be 1 to 1000"},
 		{"limits.perSubject.requestsPerSecond", func(c *Config) { c.Limits.PerSubject.RequestsPerSecond = -0.5 }, "it must be above 0"},
 		{"limits.perSubject.burst", func(c *Config) { c.Limits.PerSubject.Burst = -1 }, "it must be above 0"},
 

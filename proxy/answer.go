@@ -107,6 +107,9 @@ func (a *answer) count(event provider.Event) {
 	if event.Usage != nil {
 		a.x.usage = event.Usage
 	}
+	if a.x.transcript != nil {
+		a.x.transcript.add(event.Data)
+	}
 }
 
 // appendEvent appends the event as it goes out, or nothing if it is only about

@@ -14,8 +14,9 @@ import (
 const firstBuffer = 64 << 10
 
 // readBody reads the body, bounded in size and in time.
-func (p *proxy) readBody(x *exchange) error {
-	most := x.snapshot.config.Limits.MaxBodyBytes
+func (p *proxy) readBody(x *exchange) error { return x.readBody(x.snapshot.config.Limits.MaxBodyBytes) }
+
+func (x *exchange) readBody(most int64) error {
 	if x.length > most {
 		return bodyTooLarge(most)
 	}

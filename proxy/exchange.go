@@ -38,6 +38,7 @@ type exchange struct {
 	ask      ask           // match
 	model    *model        // match
 	wanted   *variant      // pickVariant
+	mirror   *mirror       // pickMirror; nil if it is not mirrored
 
 	// How another goroutine ends the request; see supersede.
 	cut          context.CancelCauseFunc
@@ -46,6 +47,7 @@ type exchange struct {
 
 	// The tries; see try.go.
 	isProbe  bool          // ours, not a client's
+	isMirror bool          // a copy of a client's
 	size     upstream.Size // of the body
 	variant  *variant      // wanted, or the fallback whose unit is tried
 	tried    []*unit
@@ -61,6 +63,10 @@ type exchange struct {
 	firstByte time.Time
 	tokens    int64 // events with text that went out
 	usage     *provider.Usage
+	// The answer's text and the comparison with the copy, if the request is
+	// mirrored or a copy.
+	transcript *transcript
+	comparison *comparison
 }
 
 // bodySource is a request's body, whose arrival can be bounded in time.

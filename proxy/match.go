@@ -32,6 +32,9 @@ type ask struct {
 	// usage is whether the client wants a stream's usage and other chunks
 	// without choices.
 	usage bool
+	// exact is whether the same request has the same answer each time: its
+	// temperature is 0.
+	exact bool
 }
 
 // answers is how many choices the client asked for.
@@ -112,7 +115,10 @@ var fields = []field{
 		count := texts(v)
 		return 0 <= count && count <= maxStops || isNull(v)
 	}},
-	{"temperature", "a number from 0 to 2", numberIn(0, 2)},
+	{"temperature", "a number from 0 to 2", func(a *ask, v []byte) bool {
+		a.exact = !isNull(v) && gjson.ParseBytes(v).Num == 0
+		return numberIn(0, 2)(a, v)
+	}},
 	{"top_p", "a number from 0 to 1", numberIn(0, 1)},
 }
 

@@ -29,7 +29,9 @@ type metrics struct {
 	connectionsCut    prometheus.Counter
 	reloaded          prometheus.Gauge
 	unknownFields     prometheus.Gauge
-	configInfo        *prometheus.GaugeVec // hash
+	configInfo        *prometheus.GaugeVec   // hash
+	feedback          *prometheus.CounterVec // model, variant, event
+	mirrors           *mirrorVecs
 }
 
 func newMetrics(registry *prometheus.Registry) (*metrics, error) {
@@ -64,6 +66,9 @@ func newMetrics(registry *prometheus.Registry) (*metrics, error) {
 			Name: "ghostline_config_unknown_fields", Help: "Fields of the config in use that this proxy does not know and ignores."}),
 		configInfo: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "ghostline_config_info", Help: "1 for the config in use."}, []string{"hash"}),
+		feedback: counters("ghostline_feedback_total", "What clients told of completions, by the variant that served them: "+
+			"shown, accepted, rejected.", "model", "variant", "event"),
+		mirrors: newMirrorVecs(),
 	}
 	for _, p := range phases {
 		m.cancelled.WithLabelValues(string(p))
@@ -71,8 +76,8 @@ func newMetrics(registry *prometheus.Registry) (*metrics, error) {
 	for _, result := range []string{"allowed", "denied"} { // so that the first of a burst shows in a rate
 		m.retries.WithLabelValues(result)
 	}
-	return m, register(registry, m.requests, m.duration, m.firstByte, m.upstreamFirstByte, m.cancelled, m.cancelledAfter, m.tokens,
-		m.attempts, m.retries, m.auth, m.tokenCache, m.probes, m.connectionsOpened, m.connectionsCut, m.reloaded, m.unknownFields, m.configInfo)
+	return m, register(registry, append(m.mirrors.collectors(), m.requests, m.duration, m.firstByte, m.upstreamFirstByte, m.cancelled, m.cancelledAfter, m.tokens,
+		m.attempts, m.retries, m.auth, m.tokenCache, m.probes, m.connectionsOpened, m.connectionsCut, m.reloaded, m.unknownFields, m.configInfo, m.feedback)...)
 }
 
 func register(registry *prometheus.Registry, collectors ...prometheus.Collector) error {
@@ -165,6 +170,13 @@ type unitMetrics struct {
 	attempts, probes             map[string]prometheus.Counter // by result
 }
 
+// The kinds of tokens.
+const (
+	tokensPrompt     = "prompt"
+	tokensCompletion = "completion"
+	tokensUnmetered  = "unmetered"
+)
+
 // The results of an attempt.
 const (
 	attemptOK            = "ok"
@@ -237,10 +249,10 @@ func (m *metrics) record(x *exchange, result outcome, now time.Time) {
 	}
 	switch {
 	case x.usage != nil:
-		m.tokens.WithLabelValues("prompt").Add(float64(x.usage.PromptTokens))
-		m.tokens.WithLabelValues("completion").Add(float64(x.usage.CompletionTokens))
+		m.tokens.WithLabelValues(tokensPrompt).Add(float64(x.usage.PromptTokens))
+		m.tokens.WithLabelValues(tokensCompletion).Add(float64(x.usage.CompletionTokens))
 	case x.tokens > 0:
-		m.tokens.WithLabelValues("unmetered").Add(float64(x.tokens))
+		m.tokens.WithLabelValues(tokensUnmetered).Add(float64(x.tokens))
 	}
 }
 
@@ -289,6 +301,7 @@ func (m *metrics) loaded(last, next *snapshot) {
 	if last == nil {
 		return
 	}
+	m.forgetVariants(last, next)
 	serves := map[string]string{}
 	for _, u := range next.units {
 		serves[u.Name] = u.Serves
@@ -301,6 +314,27 @@ func (m *metrics) loaded(last, next *snapshot) {
 		if !stays {
 			m.attempts.DeletePartialMatch(prometheus.Labels{"unit": u.Name})
 			m.probes.DeletePartialMatch(prometheus.Labels{"unit": u.Name})
+		}
+	}
+}
+
+// forgetVariants removes the series of variants and mirrors that are gone.
+func (m *metrics) forgetVariants(last, next *snapshot) {
+	stays := map[string]bool{}
+	for _, v := range next.variants {
+		stays[v.model.Name+"/"+v.Name] = true
+	}
+	for _, mirror := range next.mirrors {
+		stays[mirror.name()] = true
+	}
+	for _, v := range last.variants {
+		if !stays[v.model.Name+"/"+v.Name] {
+			m.feedback.DeletePartialMatch(prometheus.Labels{"model": v.model.Name, "variant": v.Name})
+		}
+	}
+	for _, mirror := range last.mirrors {
+		if !stays[mirror.name()] {
+			m.mirrors.forget(mirror)
 		}
 	}
 }

@@ -45,7 +45,8 @@ func (p *proxy) probe(ctx context.Context, s *snapshot, u *unit) {
 	p.judge(x, err)
 }
 
-// askWhole asks the unit and reads its answer to the end.
+// askWhole asks the unit and reads its answer to the end. An answer that is no
+// stream is read by attempt.
 func (p *proxy) askWhole(ctx context.Context, x *exchange) error {
 	if err := p.prepare(x); err != nil {
 		return err
@@ -55,7 +56,7 @@ func (p *proxy) askWhole(ctx context.Context, x *exchange) error {
 		return err
 	}
 	defer p.close(a)
-	for {
+	for x.ask.stream {
 		event, err := a.next()
 		if err != nil {
 			return a.failure(err)
@@ -65,6 +66,7 @@ func (p *proxy) askWhole(ctx context.Context, x *exchange) error {
 			return nil
 		}
 	}
+	return nil
 }
 
 func probeBody(probe *config.HealthProbe) []byte {

@@ -75,6 +75,8 @@ type proxy struct {
 	retries  retryBudget
 	peers    peers
 	vote     vote
+	mirrors  mirrors
+	served   served
 	recycler httpserver.Recycler
 	readers  sync.Pool // of *sse.Reader
 	// guardWarnings are of connections that were cut.
@@ -99,6 +101,7 @@ func Run(ctx context.Context, opts Options) error {
 	}
 	defer func() {
 		stop()
+		p.mirrors.wait()
 		p.loader.close()
 	}()
 	group, ctx := errgroup.WithContext(ctx)
@@ -131,6 +134,7 @@ func start(background context.Context, opts Options) (*proxy, error) {
 	if err != nil {
 		return nil, err
 	}
+	p.mirrors.ctx = background
 	if err := p.loader.loadFirst(background); err != nil {
 		return nil, err
 	}
@@ -160,6 +164,7 @@ func newProxy(opts Options) (*proxy, error) {
 	p := &proxy{
 		opts: opts, log: opts.Log, registry: opts.Metrics, metrics: metrics,
 		subjects:     newSubjects(),
+		served:       newServed(),
 		failureLines: rate.NewLimiter(failureLines, failureLinesBurst),
 		readers:      sync.Pool{New: func() any { return sse.NewReader(nil) }},
 	}

@@ -18,6 +18,7 @@ func (p *proxy) record(x *exchange, err error) {
 	p.inFlight.Add(-1)
 	result := outcomeOf(err)
 	p.metrics.record(x, result, time.Now())
+	x.compare(result)
 	p.logFailure(x, result, err)
 }
 

@@ -36,6 +36,7 @@ type loader struct {
 	digest    [sha256.Size]byte
 	files     map[string][]byte // what the current snapshot was made of, by path
 	endpoints map[string]*endpoint
+	queues    map[string]*mirrorQueue // by mirror.name
 	fetches   map[fetch]*fetchedKeys
 	asked     map[fetch]bool // by the load that runs
 	waiting   string         // hash of the config that waits for its keys
@@ -147,6 +148,7 @@ func (l *loader) take(ctx context.Context, data []byte) (taken bool, err error) 
 	l.addUnits(next, in)
 	l.files = in.files
 	next.link()
+	l.addVariants(next)
 	l.reportUnknown(next, unknown)
 	l.swap(next, in)
 	return true, nil
@@ -224,6 +226,10 @@ func (l *loader) letGo(last, next *snapshot) {
 		}
 	}
 	maps.DeleteFunc(l.endpoints, func(_ string, e *endpoint) bool { return !used[e] })
+	l.queues = map[string]*mirrorQueue{}
+	for _, m := range next.mirrors {
+		l.queues[m.name()] = m.queue
+	}
 }
 
 // readKeys returns the key set; nil if it is still to be fetched.

@@ -36,6 +36,20 @@ func (l *loader) addUnits(s *snapshot, in *inputs) {
 	}
 }
 
+// addVariants gives the variants what they are counted with, and their mirrors
+// the queues that they had under an earlier config.
+func (l *loader) addVariants(s *snapshot) {
+	for _, v := range s.variants {
+		v.feedback = l.metrics.feedbackOf(v.model.Name, v.Name)
+	}
+	for _, m := range s.mirrors {
+		if m.queue = l.queues[m.name()]; m.queue == nil {
+			m.queue = &mirrorQueue{}
+		}
+		m.metrics = l.metrics.mirrors.of(m.of.model.Name, m.Of, m.To)
+	}
+}
+
 func (l *loader) ready(u *unit, connect time.Duration, in *inputs) (err error) {
 	if u.url, err = url.Parse(u.URL); err != nil {
 		return errors.New("url: is no URL")

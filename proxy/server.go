@@ -44,12 +44,14 @@ func (p *proxy) serve(w http.ResponseWriter, r *http.Request) (stranger bool) {
 		return true
 	case "/v1/models":
 		return p.serveModels(w, r)
+	case "/v1/feedback":
+		return p.serveFeedback(w, r)
 	}
 	f, engine, ok := completionForm(r.URL.Path)
 	switch {
 	case !ok:
 		p.refuse(w, r, notFound("path_not_found", "this path is not known; completions are at /v1/completions, "+
-			"/v1/engines/{model}/completions and /v1/fim/completions, the models at /v1/models"))
+			"/v1/engines/{model}/completions and /v1/fim/completions, the models at /v1/models, feedback at /v1/feedback"))
 		return true
 	case r.Method != http.MethodPost:
 		p.refuse(w, r, wrongMethod(r.Method, http.MethodPost))
@@ -110,6 +112,8 @@ func (p *proxy) complete(ctx context.Context, w http.ResponseWriter, x *exchange
 		return err
 	}
 	defer p.close(a)
+	p.mirror(ctx, x)
+	p.served.remember(p.served.key(x.claims.Subject, x.id), x.variant.feedback)
 	x.body = nil // nothing is tried again
 	err = p.stream(w, a)
 	p.attempted(x, err)
@@ -128,6 +132,7 @@ func (p *proxy) newStages() []func(*exchange) error {
 		p.readBody,
 		p.match,
 		p.pickVariant,
+		p.pickMirror,
 	}
 }
 
@@ -234,6 +239,29 @@ func (p *proxy) serveModels(w http.ResponseWriter, r *http.Request) (stranger bo
 	}
 	setRequestID(w.Header(), x.id)
 	writeJSON(w, http.StatusOK, x.modelList())
+	return false
+}
+
+// serveFeedback takes what a client says of a completion, and says whether the
+// request came without a valid token.
+func (p *proxy) serveFeedback(w http.ResponseWriter, r *http.Request) (stranger bool) {
+	if r.Method != http.MethodPost {
+		p.refuse(w, r, wrongMethod(r.Method, http.MethodPost))
+		return true
+	}
+	x := p.begin(w, r, nil, "")
+	defer p.inFlight.Add(-1)
+	for _, stage := range []func(*exchange) error{p.admit, p.authenticate, p.takeFeedback} {
+		if err := stage(x); err != nil {
+			if x.received.IsZero() && !endsReading(err) {
+				httpserver.LeaveBody(w, r)
+			}
+			writeError(w, x.id, asClientError(err))
+			return x.stranger
+		}
+	}
+	setRequestID(w.Header(), x.id)
+	w.WriteHeader(http.StatusNoContent)
 	return false
 }
 

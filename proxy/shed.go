@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"errors"
-	"time"
 )
 
 var errAllFull = errors.New("no unit of the model is free")

@@ -24,8 +24,9 @@ type snapshot struct {
 	loaded time.Time
 	models map[string]*model // by name and by alias
 	units  []*unit
-	// variants are those of all models.
+	// variants and mirrors are those of all models.
 	variants []*variant
+	mirrors  []*mirror
 	// auth is nil until the issuer's keys are known.
 	auth   *auth.Authenticator
 	keys   []byte // the key set that auth was made of
@@ -45,7 +46,11 @@ type variant struct {
 	config.Variant
 	model    *model
 	fallback *variant
-	units    []*unit // as they are to be tried: by region, then by priority
+	units    []*unit   // as they are to be tried: by region, then by priority
+	mirrors  []*mirror // of it
+	feedback feedbackCounts
+	// onlyMirrored says that it serves no user.
+	onlyMirrored bool
 	// regions are the same units by region, alike by region and priority.
 	regions, alike [][]*unit
 }
@@ -96,7 +101,7 @@ type setup struct{ url, model, credential string }
 
 // link connects models, variants and units by their names, in a valid config.
 func (s *snapshot) link() {
-	s.models, s.variants = map[string]*model{}, nil
+	s.models = map[string]*model{}
 	for i := range s.config.Models {
 		m := &model{Model: s.config.Models[i]}
 		byName := map[string]*variant{}
@@ -109,7 +114,17 @@ func (s *snapshot) link() {
 			byName[v.Name] = linked
 		}
 		for _, v := range m.variants {
-			v.fallback = byName[v.Fallback]
+			v.onlyMirrored = v.Weight == 0
+		}
+		for _, v := range m.variants {
+			if v.fallback = byName[v.Fallback]; v.fallback != nil {
+				v.fallback.onlyMirrored = false
+			}
+		}
+		for _, cfg := range m.Mirrors {
+			linked := &mirror{Mirror: cfg, of: byName[cfg.Of], to: byName[cfg.To]}
+			linked.of.mirrors = append(linked.of.mirrors, linked)
+			s.mirrors = append(s.mirrors, linked)
 		}
 		s.models[m.Name] = m
 		for _, alias := range m.Aliases {

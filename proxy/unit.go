@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"errors"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -120,7 +121,7 @@ func (p *proxy) standing(x *exchange, u *unit, now time.Time) standing {
 	e := u.endpoint
 	state, _ := e.health.State(now)
 	switch {
-	case state == upstream.Cooling, p.isFull(u, now):
+	case state == upstream.Cooling, p.isFull(x, u, now):
 		return notToAsk
 	case e.pool.Unreachable():
 		return unreachable
@@ -132,11 +133,29 @@ func (p *proxy) standing(x *exchange, u *unit, now time.Time) standing {
 	return fit
 }
 
-func (p *proxy) isFull(u *unit, now time.Time) bool {
-	if u.Capacity.InFlight > 0 && u.endpoint.inFlight.Load() >= p.peers.places(u.Capacity.InFlight) {
+func (p *proxy) isFull(x *exchange, u *unit, now time.Time) bool {
+	if u.Capacity.InFlight > 0 && u.endpoint.inFlight.Load() >= p.places(x, u) {
 		return true
 	}
-	return u.Capacity.RequestsPerSecond > 0 && p.bucket(u).TokensAt(now) < 1
+	return u.Capacity.RequestsPerSecond > 0 && p.bucket(u).TokensAt(now) < 1+x.leaves(burst(u.Capacity.RequestsPerSecond))
+}
+
+// mirrorsLeave is the part of a unit that mirrored requests leave free, if it
+// serves users too: they get spare capacity only.
+const mirrorsLeave = 0.2
+
+// leaves is how much of a unit's limit the request must leave free.
+func (x *exchange) leaves(limit int) float64 {
+	if !x.isMirror || x.wanted.onlyMirrored {
+		return 0
+	}
+	return math.Ceil(mirrorsLeave * float64(limit))
+}
+
+// places is how many requests u may run at once for x to be one of them.
+func (p *proxy) places(x *exchange, u *unit) int64 {
+	places := p.peers.places(u.Capacity.InFlight)
+	return places - int64(x.leaves(int(places)))
 }
 
 func newBucket(c config.Capacity) *rate.Limiter {
@@ -155,7 +174,7 @@ func (p *proxy) bucket(u *unit) *rate.Limiter {
 
 // take takes a place on u, unless others have taken the last one.
 func (p *proxy) take(x *exchange, u *unit, as standing, now time.Time) bool {
-	if !p.takePlace(u) {
+	if !p.takePlace(x, u) {
 		return false
 	}
 	x.unit = u
@@ -176,8 +195,8 @@ func (p *proxy) take(x *exchange, u *unit, as standing, now time.Time) bool {
 }
 
 // takePlace counts one more in flight, if there is a place.
-func (p *proxy) takePlace(u *unit) bool {
-	places := p.peers.places(u.Capacity.InFlight)
+func (p *proxy) takePlace(x *exchange, u *unit) bool {
+	places := p.places(x, u)
 	for {
 		n := u.endpoint.inFlight.Load()
 		if u.Capacity.InFlight > 0 && n >= places {

@@ -227,10 +227,10 @@ func TestComeAgain(t *testing.T) {
 	s.unit("a").endpoint.health.Cool(now, now.Add(7*time.Second))
 	s.unit("b").endpoint.health.Cool(now, now.Add(30*time.Second))
 	x := &exchange{wanted: s.variant("stable")}
-	if got := x.comeAgain(now); got != 7*time.Second {
+	if got := comeAgain(x.mayServe(), now); got != 7*time.Second {
 		t.Errorf("come again in %s, want when the first has cooled", got)
 	}
-	if got := x.comeAgain(now.Add(10 * time.Second)); got != retryWhenFull {
+	if got := comeAgain(x.mayServe(), now.Add(10*time.Second)); got != retryWhenFull {
 		t.Errorf("come again in %s, want %s: one is only full", got, retryWhenFull)
 	}
 }

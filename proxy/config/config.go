@@ -39,13 +39,14 @@ type Config struct {
 // that would ignore the field.
 const (
 	FeatureHealthProbe      = "HealthProbe"      // healthProbe
+	FeatureMirrors          = "Mirrors"          // models[].mirrors
 	FeatureRegionalCapacity = "RegionalCapacity" // capacity is the region's, not each proxy's
 	FeatureTrustedEdges     = "TrustedEdges"     // trustedEdges
 )
 
 // Features returns the features that this version has, sorted.
 func Features() []string {
-	return []string{FeatureHealthProbe, FeatureRegionalCapacity, FeatureTrustedEdges}
+	return []string{FeatureHealthProbe, FeatureMirrors, FeatureRegionalCapacity, FeatureTrustedEdges}
 }
 
 // Route identifies a CompletionRoute and the generation of its spec.
@@ -86,6 +87,8 @@ type Model struct {
 	Aliases  []string  `json:"aliases,omitempty"`
 	Split    Split     `json:"split,omitzero"`
 	Variants []Variant `json:"variants"`
+	// Mirrors send copies of requests to variants that are to be judged.
+	Mirrors []Mirror `json:"mirrors,omitempty"`
 }
 
 // Split says how requests are spread over a model's variants.
@@ -106,11 +109,30 @@ const (
 type Variant struct {
 	Name string `json:"name"`
 	// Weight is the variant's share against the sum of all weights. A variant
-	// of weight 0 serves only as a fallback.
+	// of weight 0 serves only as a fallback, or is reached by mirrors.
 	Weight int `json:"weight"`
 	// Fallback is the variant used when no unit of this one can serve.
 	Fallback string `json:"fallback,omitempty"`
 }
+
+// Mirror sends a part of what one variant serves to another one too. Its answers
+// are compared and thrown away. Both are variants of the mirror's model.
+type Mirror struct {
+	Of string `json:"of"`
+	To string `json:"to"`
+	// Percent of the requests that Of serves are mirrored; above 0. A request is
+	// mirrored once at most, so those of one variant are at most 100 together.
+	Percent float64 `json:"percent"`
+	// OnCancel is OnCancelCancel (the default) or OnCancelComplete.
+	OnCancel string `json:"onCancel,omitempty"`
+}
+
+// The values of [Mirror.OnCancel]: what becomes of a mirrored request when the
+// user types past the one that it copies.
+const (
+	OnCancelCancel   = "Cancel"   // it is cancelled too
+	OnCancelComplete = "Complete" // it goes on to its end
+)
 
 // Unit is one piece of model capacity.
 type Unit struct {
@@ -260,6 +282,9 @@ func (c *Config) SetDefaults() {
 	}
 	for i := range c.Models {
 		setDefault(&c.Models[i].Split.By, SplitBySubject)
+		for j := range c.Models[i].Mirrors {
+			setDefault(&c.Models[i].Mirrors[j].OnCancel, OnCancelCancel)
+		}
 	}
 	for i := range c.Units {
 		setDefault(&c.Units[i].Protocol, ProtocolAuto)

@@ -49,6 +49,7 @@ func full() *Config {
 				Name: "ghost-code", Aliases: []string{"copilot-codex", "gpt-41-copilot"},
 				Split:    Split{By: SplitByRequest, Salt: "2026-11"},
 				Variants: []Variant{{Name: "stable", Weight: 95}, {Name: "next", Weight: 5, Fallback: "stable"}},
+				Mirrors:  []Mirror{{Of: "stable", To: "next", Percent: 2.5, OnCancel: OnCancelComplete}},
 			},
 			{Name: "ghost-prose", Split: Split{By: SplitBySubject}, Variants: []Variant{{Name: "v1", Weight: 1}}},
 		},

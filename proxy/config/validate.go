@@ -20,6 +20,7 @@ const (
 	maxModels   = 16
 	maxVariants = 8
 	maxAliases  = 16
+	maxMirrors  = 8
 	maxUnits    = 16 * 32
 	maxWeight   = 1_000_000
 	maxTimeout  = Duration(10 * time.Minute)
@@ -132,6 +133,7 @@ func (c *Config) checkModels(p *problems) {
 		}
 		p.oneOf(path+".split.by", model.Split.By, SplitBySubject, SplitByRequest)
 		model.checkVariants(p, path+".variants")
+		model.checkMirrors(p, path+".mirrors")
 	}
 }
 
@@ -170,6 +172,38 @@ func (m *Model) checkVariants(p *problems, path string) {
 			}
 			next = fallbacks[next]
 		}
+	}
+}
+
+func (m *Model) checkMirrors(p *problems, path string) {
+	if len(m.Mirrors) > maxMirrors {
+		p.add(path, "has %d entries; at most %d are allowed", len(m.Mirrors), maxMirrors)
+	}
+	sums, seen := map[string]float64{}, map[[2]string]bool{}
+	for i, mirror := range m.Mirrors {
+		at := fmt.Sprintf("%s[%d]", path, i)
+		m.isVariant(p, at+".of", mirror.Of)
+		m.isVariant(p, at+".to", mirror.To)
+		pair := [2]string{mirror.Of, mirror.To}
+		switch {
+		case mirror.Of == mirror.To:
+			p.add(at+".to", "%q is the variant that is mirrored; name another one", mirror.To)
+		case seen[pair]:
+			p.add(at, "mirrors %s to %s, as one above does; give that one the sum of both percents", mirror.Of, mirror.To)
+		}
+		seen[pair] = true
+		if !(mirror.Percent > 0 && mirror.Percent <= 100) {
+			p.add(at+".percent", "is %g; it must be above 0 and at most 100", mirror.Percent)
+		} else if sums[mirror.Of] += mirror.Percent; sums[mirror.Of] > 100 {
+			p.add(at+".percent", "makes %g percent of what %s serves; a request is mirrored once at most, so it must be at most 100 together", sums[mirror.Of], mirror.Of)
+		}
+		p.oneOf(at+".onCancel", mirror.OnCancel, OnCancelCancel, OnCancelComplete)
+	}
+}
+
+func (m *Model) isVariant(p *problems, path, name string) {
+	if !slices.ContainsFunc(m.Variants, func(v Variant) bool { return v.Name == name }) {
+		p.add(path, "%q is no variant of this model", name)
 	}
 }
 

@@ -92,6 +92,19 @@ func TestValidate(t *testing.T) {
 		{"trustedEdges[0]", func(c *Config) { c.TrustedEdges[0] = "10.0.0.0/33" }, "such as 10.0.0.0/8"},
 		{"trustedEdges", func(c *Config) { c.TrustedEdges = slices.Repeat([]string{"10.0.0.0/8"}, maxTrustedEdges+1) }, "at most 64"},
 
+		{"models[0].mirrors[0].of", func(c *Config) { c.Models[0].Mirrors[0].Of = "v1" }, "is no variant of this model"},
+		{"models[0].mirrors[0].to", func(c *Config) { c.Models[0].Mirrors[0].To = "" }, "is no variant of this model"},
+		{"models[0].mirrors[0].to", func(c *Config) { c.Models[0].Mirrors[0].To = "stable" }, "is the variant that is mirrored"},
+		{"models[0].mirrors[0].percent", func(c *Config) { c.Models[0].Mirrors[0].Percent = 0 }, "above 0 and at most 100"},
+		{"models[0].mirrors[0].percent", func(c *Config) { c.Models[0].Mirrors[0].Percent = 100.5 }, "above 0 and at most 100"},
+		{"models[0].mirrors[0].onCancel", func(c *Config) { c.Models[0].Mirrors[0].OnCancel = "Stop" }, "one of Cancel, Complete"},
+		{"models[0].mirrors[1]", func(c *Config) { c.Models[0].Mirrors = slices.Repeat(c.Models[0].Mirrors, 2) }, "as one above does"},
+		{"models[0].mirrors[1].percent", func(c *Config) {
+			c.Models[0].Variants = append(c.Models[0].Variants, Variant{Name: "candidate"})
+			c.Models[0].Mirrors = append(c.Models[0].Mirrors, Mirror{Of: "stable", To: "candidate", Percent: 98, OnCancel: OnCancelCancel})
+		}, "makes 100.5 percent of what stable serves"},
+		{"models[0].mirrors", func(c *Config) { c.Models[0].Mirrors = slices.Repeat(c.Models[0].Mirrors, maxMirrors+1) }, "at most 8"},
+
 		{"limits.maxBodyBytes", func(c *Config) { c.Limits.MaxBodyBytes = -1 }, "it must be 1 to 67108864"},
 		{"limits.maxBodyBytes", func(c *Config) { c.Limits.MaxBodyBytes = maxBody + 1 }, "it must be 1 to 67108864"},
 		{"limits.inFlight", func(c *Config) { c.Limits.InFlight = -1 }, "it must be above 0"},

@@ -76,7 +76,7 @@ func TestMetrics(t *testing.T) {
 		return found
 	}
 	code, docs := map[string]bool{}, find(page)
-	for _, file := range []string{"../../proxy/metrics.go", "../../internal/service/certificate.go"} {
+	for _, file := range []string{"../../proxy/metrics.go", "../../proxy/mirror_metrics.go", "../../internal/service/certificate.go"} {
 		found := find(file)
 		if len(found) == 0 {
 			t.Fatalf("%s names no metric", file)

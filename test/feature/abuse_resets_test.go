@@ -60,12 +60,12 @@ func TestResetsOfAUser(t *testing.T) {
 // that was before they were looked at.
 func (s *stack) wantResetsLetBe(sent, ends int64, free bool) {
 	s.t.Helper()
-	var ok, cancelled, limited float64
-	s.eventually("every request is ok, cancelled or limited", func() bool {
+	outcome := func(name string) float64 { return s.metric("ghostline_requests_total", "outcome", name) }
+	var cancelled, limited float64
+	s.eventually("every request is ok, cancelled, superseded or limited", func() bool {
 		all := s.metric("ghostline_requests_total")
-		ok, cancelled, limited = s.metric("ghostline_requests_total", "outcome", "ok"),
-			s.metric("ghostline_requests_total", "outcome", "cancelled"), s.metric("ghostline_requests_total", "outcome", "limited")
-		return all == ok+cancelled+limited
+		cancelled, limited = outcome("cancelled")+outcome("superseded"), outcome("limited")
+		return all == outcome("ok")+cancelled+limited
 	})
 	s.t.Logf("%d resets: %v cancelled, %v limited", sent, cancelled, limited)
 	if cancelled == 0 || cancelled+limited > float64(sent) || free && limited > 0 {

@@ -201,7 +201,7 @@ func TestMethods(t *testing.T) {
 	s := start(t, setup{})
 	clients := map[string]*http.Client{"h1": s.h1(), "h2c": s.h2c()}
 	for path, allowed := range map[string]string{
-		"/v1/completions": "POST", "/v1/engines/ghost-code/completions": "POST", "/v1/fim/completions": "POST", "/v1/models": "GET",
+		"/v1/completions": "POST", "/v1/engines/ghost-code/completions": "POST", "/v1/fim/completions": "POST", "/v1/models": "GET", "/v1/feedback": "POST",
 	} {
 		for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "QUERY", "post"} {
 			if method == allowed {
@@ -228,13 +228,13 @@ func TestMethods(t *testing.T) {
 func TestPaths(t *testing.T) {
 	s := start(t, setup{})
 	unknown := refusal{status: http.StatusNotFound, code: "path_not_found",
-		message: "completions are at /v1/completions, /v1/engines/{model}/completions and /v1/fim/completions, the models at /v1/models"}
+		message: "completions are at /v1/completions, /v1/engines/{model}/completions and /v1/fim/completions, the models at /v1/models, feedback at /v1/feedback"}
 	for _, path := range []string{
 		"/", "/v1", "/v1/", "/v1/completions/", "//v1/completions", "/v1//completions", "/V1/completions", "/v1/completions%00",
 		"/v1/./completions", "/v1/x/../completions", "/v1/%2e%2e/v1/completions", "/v1%2fcompletions/", "/v1/completions;x", "/v1/completions%20",
 		"/v1/engines//completions", "/v1/engines/completions", "/v1/engines/a/b/completions", "/v1/engines/a%2fb/completions",
 		"/v1/engines/ghost-code/completions/", "/v1/engines/ghost-code/chat/completions",
-		"/v1/chat/completions", "/v1/fim", "/v1/models/ghost-code", "/statusz", "/metrics", "/healthz", "/debug/pprof/", "/v1/feedback",
+		"/v1/chat/completions", "/v1/fim", "/v1/models/ghost-code", "/statusz", "/metrics", "/healthz", "/debug/pprof/", "/v1/feedback/",
 	} {
 		for name, client := range map[string]*http.Client{"h1": s.h1(), "h2c": s.h2c()} {
 			t.Run(name+" "+path, func(t *testing.T) {

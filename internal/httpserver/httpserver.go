@@ -127,6 +127,9 @@ func (s *Server) build(config *tls.Config) (*http.Server, error) {
 			SendPingTimeout:      pingAfter,
 			PingTimeout:          pingTimeout,
 			WriteByteTimeout:     unreadConnection,
+			// Nearly every answer has headers of its own (its request id), which
+			// would push all others out of the table.
+			MaxEncoderHeaderTableSize: 1,
 		},
 	}
 	srv.Protocols.SetHTTP1(true)

@@ -45,8 +45,11 @@ type fingerprint [sha256.Size]byte
 
 // fingerprintOf is for tokens of at most token.MaxBytes.
 func fingerprintOf(raw string) fingerprint {
-	var b [token.MaxBytes]byte // []byte(raw) would allocate
-	return sha256.Sum256(b[:copy(b[:], raw)])
+	var b [1024]byte // enough for most; more would make the stack grow
+	if len(raw) <= len(b) {
+		return sha256.Sum256(b[:copy(b[:], raw)])
+	}
+	return sha256.Sum256([]byte(raw))
 }
 
 type verified struct {

@@ -26,7 +26,7 @@ type answer struct {
 	cancel context.CancelCauseFunc
 	clock  *clock
 	body   io.ReadCloser
-	events *sse.Reader
+	*reading
 	// held is what goes out first: the event that counts as the first byte,
 	// and what came before it. A unary answer is all held.
 	held []byte
@@ -34,6 +34,12 @@ type answer struct {
 	seen, finished uint64
 	// out is where the answer goes, once it goes.
 	out *clientStream
+}
+
+// reading is how a stream is read. Its buffers are used again.
+type reading struct {
+	events  *sse.Reader
+	repeats provider.Repeats
 }
 
 // awaitFirst reads up to the first event with text or a finish reason, so that
@@ -84,7 +90,7 @@ func (a *answer) next() (provider.Event, error) {
 	var event provider.Event
 	data, err := a.events.Next()
 	if err == nil {
-		event, err = a.x.unit.dialect.Event(data)
+		event, err = a.repeats.Event(a.x.unit.dialect, data)
 	}
 	whole := a.seen != 0 && a.seen == a.finished
 	switch {

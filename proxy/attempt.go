@@ -9,8 +9,6 @@ import (
 	"net/textproto"
 	"strings"
 	"time"
-
-	"github.com/ghostline-dev/ghostline/proxy/sse"
 )
 
 const (
@@ -51,7 +49,7 @@ func (p *proxy) readFirst(a *answer) error {
 	if !a.x.ask.stream {
 		return a.readWhole()
 	}
-	a.events = p.readers.Get().(*sse.Reader)
+	a.reading = p.readings.Get().(*reading)
 	a.events.Reset(a)
 	return a.awaitFirst()
 }
@@ -64,10 +62,11 @@ func (p *proxy) close(a *answer) {
 	if a.body != nil {
 		a.body.Close()
 	}
-	if a.events != nil {
+	if a.reading != nil {
 		a.events.Reset(nil)
-		p.readers.Put(a.events)
-		a.events = nil
+		a.repeats.Reset()
+		p.readings.Put(a.reading)
+		a.reading = nil
 	}
 }
 

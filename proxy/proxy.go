@@ -78,7 +78,7 @@ type proxy struct {
 	mirrors  mirrors
 	served   served
 	recycler httpserver.Recycler
-	readers  sync.Pool // of *sse.Reader
+	readings sync.Pool // of *reading
 	// guardWarnings are of connections that were cut.
 	guardWarnings warnings
 	failureLines  *rate.Limiter // of the log
@@ -166,7 +166,7 @@ func newProxy(opts Options) (*proxy, error) {
 		subjects:     newSubjects(),
 		served:       newServed(),
 		failureLines: rate.NewLimiter(failureLines, failureLinesBurst),
-		readers:      sync.Pool{New: func() any { return sse.NewReader(nil) }},
+		readings:     sync.Pool{New: func() any { return &reading{events: sse.NewReader(nil)} }},
 	}
 	p.peers.set(max(1, opts.Proxies))
 	p.loader = &loader{

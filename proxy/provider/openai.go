@@ -69,7 +69,7 @@ func (openAI) read(data []byte) (Event, error) {
 		return Event{}, errNotJSON
 	}
 	event := Event{Data: oneLine(data)}
-	for name, value := range jsonedit.Members(data) {
+	for name, value := range jsonedit.Members(event.Data) {
 		switch string(name) {
 		case "error":
 			if !isNull(value) {
@@ -93,7 +93,9 @@ func (e *Event) addChoice(choice []byte) {
 		case "index":
 			index = min(gjson.ParseBytes(value).Uint(), 63)
 		case "text":
-			text = value[0] == '"' && len(value) > len(`""`)
+			if text = value[0] == '"' && len(value) > len(`""`); text {
+				e.locateText(value)
+			}
 		case "finish_reason":
 			finished = value[0] == '"' && len(value) > len(`""`)
 		}
@@ -105,6 +107,14 @@ func (e *Event) addChoice(choice []byte) {
 	}
 	if text {
 		e.Tokens++
+	}
+}
+
+// locateText notes where the event's data has a text, quotes and all. Both are
+// parts of one slice, unless the data is a copy, so their capacities tell.
+func (e *Event) locateText(raw []byte) {
+	if e.textFrom = cap(e.Data) - cap(raw) + 1; e.textFrom > 0 {
+		e.textTo = e.textFrom + len(raw) - len(`""`)
 	}
 }
 

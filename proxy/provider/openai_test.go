@@ -102,7 +102,7 @@ func TestEvent(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			tc.want.Data = []byte(tc.data)
 			got, err := openAI{}.Event([]byte(tc.data))
-			if diff := cmp.Diff(tc.want, got); diff != "" || err != nil {
+			if diff := cmp.Diff(tc.want, got, ignoreText); diff != "" || err != nil {
 				t.Errorf("error %v (-want +got)\n%s", err, diff)
 			}
 		})

@@ -60,6 +60,10 @@ type Event struct {
 	Seen, Finished uint64
 	// Usage is what the provider metered, if the event says so.
 	Usage *Usage
+
+	// textFrom and textTo are where Data has the text of its one choice, without
+	// the quotes; 0 if the dialect does not say. See [Repeats].
+	textFrom, textTo int
 }
 
 // Usage is what a completion cost, in the model's tokens.

@@ -109,7 +109,7 @@ func New(opts Options) (*Pool, error) {
 		// An answer is wanted as it is: compression would hold events back.
 		DisableCompression: true,
 		Protocols:          protocols(opts),
-		HTTP2: &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout, MaxEncoderHeaderTableSize: 1},
+		HTTP2:              &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout, MaxEncoderHeaderTableSize: 1},
 	}
 	// The HTTP/2 engine comes from x/net rather than from the toolchain's copy,
 	// so that its security fixes arrive with a dependency update.

@@ -219,9 +219,11 @@ func checkJSON(body []byte) error {
 		return badRequest("the request's body begins with a byte order mark; send the JSON without it")
 	case trimmed[0] != '{':
 		return badRequest("the request's body must be a JSON object")
-	case jsonedit.Depth(body) > maxDepth:
+	}
+	switch ok, tooDeep := jsonedit.Valid(body, maxDepth); {
+	case tooDeep:
 		return badRequest("the request's body nests deeper than %d levels", maxDepth)
-	case !gjson.ValidBytes(body):
+	case !ok:
 		return badRequest("the request's body is not valid JSON")
 	}
 	return nil

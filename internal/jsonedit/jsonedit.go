@@ -2,8 +2,8 @@
 // decoding the rest of it: what is not named stays as it is, byte for byte, and
 // a long text costs a scan for its end rather than a copy.
 //
-// All functions want valid JSON (gjson.ValidBytes); they panic on nothing, but
-// make no sense of anything else.
+// All functions but [Valid] want valid JSON; they panic on nothing, but make no
+// sense of anything else.
 package jsonedit
 
 import (
@@ -133,24 +133,6 @@ func nestedLen(text []byte) int {
 		}
 	}
 	return len(text)
-}
-
-// Depth is how deep a JSON text nests, found without recursion. It is right for
-// a text that is not valid, up to its first mistake.
-func Depth(text []byte) int {
-	now, most := 0, 0
-	for i := 0; i < len(text); i++ {
-		switch text[i] {
-		case '"':
-			i += stringLen(text[i:]) - 1
-		case '{', '[':
-			now++
-			most = max(most, now)
-		case '}', ']':
-			now--
-		}
-	}
-	return most
 }
 
 // stringLen is the length of the string that text begins with, quotes included;

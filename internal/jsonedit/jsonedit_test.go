@@ -47,7 +47,6 @@ func FuzzMembers(f *testing.F) {
 	f.Fuzz(func(t *testing.T, object []byte) {
 		for range Members(object) { // whatever it is, it ends
 		}
-		Depth(object)
 		if !json.Valid(object) || !gjson.ParseBytes(object).IsObject() {
 			return
 		}
@@ -92,14 +91,4 @@ func FuzzElements(f *testing.F) {
 			t.Errorf("%d elements of %q, want %d", i, array, len(want))
 		}
 	})
-}
-
-func TestDepth(t *testing.T) {
-	for text, want := range map[string]int{
-		`1`: 0, `{}`: 1, `{"a":[{}]}`: 3, `{"a":"[[[["}`: 1, `{"a":"\"[[","b":[]}`: 2, strings.Repeat("[", 100_000): 100_000, `{"a`: 1, `"`: 0,
-	} {
-		if got := Depth([]byte(text)); got != want {
-			t.Errorf("depth of %.40s: got %d, want %d", text, got, want)
-		}
-	}
 }

@@ -14,6 +14,9 @@ import (
 // model servers speak.
 type openAI struct{}
 
+// maxDepth bounds how deep an answer nests.
+const maxDepth = 128
+
 // clientOnly are fields that Copilot's and Mistral's clients send and that
 // OpenAI's API refuses as unknown.
 var clientOnly = []string{"extra", "nwo", "min_tokens"}
@@ -65,7 +68,7 @@ func (o openAI) Answer(body []byte) (Event, error) {
 
 func (openAI) read(data []byte) (Event, error) {
 	data = bytes.TrimSpace(data)
-	if !gjson.ValidBytes(data) || data[0] != '{' {
+	if ok, _ := jsonedit.Valid(data, maxDepth); !ok || data[0] != '{' {
 		return Event{}, errNotJSON
 	}
 	event := Event{Data: oneLine(data)}

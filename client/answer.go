@@ -26,6 +26,7 @@ type answer struct {
 	choices  int
 	finished map[int]bool
 	usage    *Usage
+	variant  string
 	close    func()
 }
 
@@ -35,6 +36,7 @@ func newAnswer(conn *connection, l *link, resp *http.Response, choices int) *ans
 		events:   sse.NewReader(resp.Body),
 		choices:  choices,
 		finished: make(map[int]bool),
+		variant:  clean(resp.Header.Get("X-Ghostline-Variant")),
 	}
 	a.close = sync.OnceFunc(func() {
 		// Closing an unfinished body resets the stream and waits until the
@@ -79,7 +81,7 @@ func (a *answer) each(ctx context.Context, yield func(Event, error) bool) {
 		}
 	}
 	if a.usage != nil {
-		yield(Event{Usage: a.usage}, nil)
+		yield(Event{Usage: a.usage, Variant: a.variant}, nil)
 	}
 }
 
@@ -99,7 +101,7 @@ func (a *answer) chunk(data []byte, yield func(Event, error) bool) (more bool, e
 		a.usage = c.Usage
 	}
 	for _, choice := range c.Choices {
-		e := Event{Index: choice.Index, Text: choice.Text}
+		e := Event{Index: choice.Index, Text: choice.Text, Variant: a.variant}
 		if choice.FinishReason != nil {
 			e.FinishReason = *choice.FinishReason
 		}

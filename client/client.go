@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/ghostline-dev/ghostline/internal/loopback"
+	"github.com/google/uuid"
 )
 
 // Tokens is where a [Client] gets the completion token of each request.
@@ -62,7 +63,9 @@ type Client struct {
 	tokens Tokens
 	plugin Product
 	editor Product
-	conn   *connection
+	// session names this client to the proxy: of its requests, the newest win.
+	session string
+	conn    *connection
 }
 
 // New makes a client. It opens no connection: the first completion does, or
@@ -88,11 +91,12 @@ func New(o Options) (*Client, error) {
 		return nil, err
 	}
 	return &Client{
-		base:   strings.TrimRight(base.String(), "/"),
-		tokens: o.Tokens,
-		plugin: o.Plugin,
-		editor: o.Editor,
-		conn:   conn,
+		base:    strings.TrimRight(base.String(), "/"),
+		tokens:  o.Tokens,
+		plugin:  o.Plugin,
+		editor:  o.Editor,
+		session: uuid.NewString(),
+		conn:    conn,
 	}, nil
 }
 

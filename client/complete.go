@@ -20,6 +20,11 @@ const maxTries = 2
 // refusalWait is how long the body of a refusal may take.
 const refusalWait = 5 * time.Second
 
+const (
+	completionsPath = "/v1/completions"
+	feedbackPath    = "/v1/feedback"
+)
+
 // Event is a piece of the answer.
 type Event struct {
 	// Index is the choice that Text belongs to, below Request.N.
@@ -27,6 +32,9 @@ type Event struct {
 	Text  string
 	// FinishReason is set on a choice's last event: "stop", "length", ...
 	FinishReason string
+	// Variant is the version of the model that serves, as the proxy names it: what
+	// Feedback.Variant wants.
+	Variant string
 	// Usage is set on the very last event, which has no text, if Request.Usage
 	// asked for it and the proxy sent it.
 	Usage *Usage
@@ -70,47 +78,66 @@ func (c *Client) Complete(ctx context.Context, r Request) iter.Seq2[Event, error
 }
 
 // ask sends r and returns the answer once its headers say that it streams.
-func (c *Client) ask(ctx context.Context, r Request) (*answer, error) {
+func (c *Client) ask(ctx context.Context, r Request) (a *answer, err error) {
 	body, id, err := r.encode()
 	if err != nil {
 		return nil, err
 	}
-	token, err := c.tokens.Token(ctx)
+	err = c.withToken(ctx, func(token string) (err error) {
+		a, err = c.post(ctx, message{completionsPath, token, id, body}, max(r.N, 1))
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
-	answer, err := c.askWith(ctx, token, id, body, max(r.N, 1))
+	if media, _, _ := mime.ParseMediaType(a.resp.Header.Get("Content-Type")); a.resp.StatusCode != http.StatusOK || media != "text/event-stream" {
+		defer a.close()
+		return nil, fmt.Errorf("the proxy answered with content type %q, want text/event-stream: is this the proxy's address?", clean(media))
+	}
+	return a, nil
+}
+
+// withToken does something with a completion token, and once more with a new one
+// if the proxy refuses it.
+func (c *Client) withToken(ctx context.Context, do func(token string) error) error {
+	token, err := c.tokens.Token(ctx)
+	if err != nil {
+		return err
+	}
+	err = do(token)
 	var refusal *Error
 	if !errors.As(err, &refusal) || refusal.Status != http.StatusUnauthorized {
-		return answer, err
+		return err
 	}
 	c.tokens.Invalidate(token)
 	renewed, tokenErr := c.tokens.Token(ctx)
 	if tokenErr != nil {
-		return nil, tokenErr
+		return tokenErr
 	}
 	if renewed == token {
-		return nil, err // there is none better
+		return err // there is none better
 	}
-	return c.askWith(ctx, renewed, id, body, max(r.N, 1))
+	return do(renewed)
 }
 
-// askWith is ask with one token. An answer with another status than 200 is an
-// *Error.
-func (c *Client) askWith(ctx context.Context, token, id string, body []byte, choices int) (*answer, error) {
-	resp, l, err := c.send(ctx, func() (*http.Request, error) { return c.request(ctx, token, id, body) })
+// message is what is sent to one of the proxy's paths.
+type message struct {
+	path, token, id string
+	body            []byte
+}
+
+// post sends m and returns the answer, which is of that many choices. One with
+// another status than 2xx is an *Error.
+func (c *Client) post(ctx context.Context, m message, choices int) (*answer, error) {
+	resp, l, err := c.send(ctx, func() (*http.Request, error) { return c.request(ctx, m) })
 	if err != nil {
 		return nil, err
 	}
 	a := newAnswer(c.conn, l, resp, choices)
-	if resp.StatusCode != http.StatusOK {
+	if resp.StatusCode/100 != 2 {
 		defer a.close()
 		defer time.AfterFunc(refusalWait, a.close).Stop()
 		return nil, errorFrom(resp)
-	}
-	if media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); media != "text/event-stream" {
-		defer a.close()
-		return nil, fmt.Errorf("the proxy answered with content type %q, want text/event-stream: is this the proxy's address?", clean(media))
 	}
 	return a, nil
 }
@@ -149,15 +176,18 @@ func refused(err error) bool {
 	return errors.As(err, &stream) && stream.Code == http2.ErrCodeRefusedStream
 }
 
-func (c *Client) request(ctx context.Context, token, id string, body []byte) (*http.Request, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base+"/v1/completions", bytes.NewReader(body))
+func (c *Client) request(ctx context.Context, m message) (*http.Request, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base+m.path, bytes.NewReader(m.body))
 	if err != nil {
 		return nil, err
 	}
-	req.Header.Set("Authorization", "Bearer "+token)
+	req.Header.Set("Authorization", "Bearer "+m.token)
 	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Accept", "text/event-stream")
-	req.Header.Set("X-Request-Id", id)
+	if m.path == completionsPath {
+		req.Header.Set("Accept", "text/event-stream")
+	}
+	req.Header.Set("X-Request-Id", m.id)
+	req.Header.Set("X-Session-Id", c.session)
 	req.Header.Set("User-Agent", c.plugin.String())
 	req.Header.Set("Editor-Plugin-Version", c.plugin.String())
 	if c.editor != (Product{}) {

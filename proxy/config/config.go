@@ -27,6 +27,9 @@ type Config struct {
 	Units    []Unit   `json:"units"`
 	Limits   Limits   `json:"limits,omitzero"`
 	Timeouts Timeouts `json:"timeouts,omitzero"`
+	// Objectives are what this service is to keep to. The proxy only tells of
+	// them, so that alerts know.
+	Objectives Objectives `json:"objectives,omitzero"`
 	// HealthProbe has the region's units asked for a completion now and then;
 	// without it, only requests tell how a unit is.
 	HealthProbe *HealthProbe `json:"healthProbe,omitempty"`
@@ -234,6 +237,35 @@ type Timeouts struct {
 	Write Duration `json:"write,omitempty"`
 	// Total bounds a request from its body's end; the default is 60s.
 	Total Duration `json:"total,omitempty"`
+}
+
+// Objectives are the service's, over all requests but cancelled ones. Zero means
+// that there is none.
+type Objectives struct {
+	// SuccessPercent is how many of 100 requests are to succeed.
+	SuccessPercent float64             `json:"successPercent,omitempty"`
+	FirstByte      *FirstByteObjective `json:"firstByte,omitempty"`
+}
+
+// FirstByteObjective says of how many of 100 answers the first byte is to come
+// within what time.
+type FirstByteObjective struct {
+	Percent float64  `json:"percent"`
+	Under   Duration `json:"under"`
+}
+
+// Values returns the objectives that are set by their names in metrics; times
+// are in seconds.
+func (o Objectives) Values() map[string]float64 {
+	values := map[string]float64{}
+	if o.SuccessPercent > 0 {
+		values["success_percent"] = o.SuccessPercent
+	}
+	if o.FirstByte != nil {
+		values["first_byte_percent"] = o.FirstByte.Percent
+		values["first_byte_seconds"] = time.Duration(o.FirstByte.Under).Seconds()
+	}
+	return values
 }
 
 // Duration is a time.Duration that is written as "1.5s" or "250ms".

@@ -73,6 +73,7 @@ func full() *Config {
 			Connect: Duration(250 * time.Millisecond), ReadBody: Duration(time.Second), FirstByte: Duration(2 * time.Second),
 			Idle: Duration(3 * time.Second), Write: Duration(4 * time.Second), Total: Duration(90 * time.Second),
 		},
+		Objectives:   Objectives{SuccessPercent: 99.95, FirstByte: &FirstByteObjective{Percent: 99, Under: Duration(300 * time.Millisecond)}},
 		HealthProbe:  &HealthProbe{Interval: Duration(time.Minute), Prompt: "func add(", MaxTokens: 3},
 		TrustedEdges: []string{"10.0.0.0/8", "fd00::/8"},
 	}

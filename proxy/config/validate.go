@@ -84,6 +84,7 @@ func (c *Config) check() error {
 	c.checkUnits(p)
 	c.Limits.check(p)
 	c.Timeouts.check(p)
+	c.Objectives.check(p)
 	c.HealthProbe.check(p)
 	c.checkTrustedEdges(p)
 	return errors.Join(*p...)
@@ -328,6 +329,24 @@ func (l *Limits) check(p *problems) {
 	}
 	if l.PerSubject.Burst < 1 {
 		p.add("limits.perSubject.burst", "is %d; it must be above 0", l.PerSubject.Burst)
+	}
+}
+
+func (o *Objectives) check(p *problems) {
+	if o.SuccessPercent != 0 {
+		p.percent("objectives.successPercent", o.SuccessPercent)
+	}
+	if o.FirstByte != nil {
+		p.percent("objectives.firstByte.percent", o.FirstByte.Percent)
+		p.duration("objectives.firstByte.under", o.FirstByte.Under, 0)
+	}
+}
+
+// percent checks what share of requests is promised. To promise all leaves none
+// that may fail, and alerts nothing to count.
+func (p *problems) percent(path string, value float64) {
+	if value <= 0 || value >= 100 {
+		p.add(path, "is %g; it must be above 0 and below 100, such as 99.9", value)
 	}
 }
 

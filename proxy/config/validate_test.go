@@ -80,6 +80,11 @@ func TestValidate(t *testing.T) {
 
 		{"units[0].capacity.requestsPerSecond", func(c *Config) { c.Units[0].Capacity.RequestsPerSecond = -0.5 }, "or 0 for no limit"},
 
+		{"objectives.successPercent", func(c *Config) { c.Objectives.SuccessPercent = 100 }, "is 100; it must be above 0 and below 100, such as 99.9"},
+		{"objectives.successPercent", func(c *Config) { c.Objectives.SuccessPercent = -1 }, "it must be above 0 and below 100"},
+		{"objectives.firstByte.percent", func(c *Config) { c.Objectives.FirstByte.Percent = 0 }, "is 0; it must be above 0 and below 100"},
+		{"objectives.firstByte.under", func(c *Config) { c.Objectives.FirstByte.Under = 0 }, "is 0s; it must be above 0"},
+		{"objectives.firstByte.under", func(c *Config) { c.Objectives.FirstByte.Under = notDuration }, "is no duration"},
 		{"healthProbe.interval", func(c *Config) { c.HealthProbe.Interval = Duration(time.Millisecond) }, "it must be 1s to 10m0s"},
 		{"healthProbe.interval", func(c *Config) { c.HealthProbe.Interval = maxTimeout + 1 }, "it must be 1s to 10m0s"},
 		{"healthProbe.prompt", func(c *Config) { c.HealthProbe.Prompt = strings.Repeat("x", maxProbePrompt+1) }, "it must be at most 4096"},

@@ -60,6 +60,23 @@ func (u usage) appendJSON(buf []byte) []byte {
 		u.prompt, u.completion, u.prompt+u.completion)
 }
 
+// timed is an answer that says in its head how long it took to come so far, in
+// whole milliseconds, as OpenAI does.
+type timed struct {
+	http.ResponseWriter
+	arrived time.Time
+}
+
+func (t *timed) WriteHeader(status int) {
+	if status == http.StatusOK {
+		t.Header().Set("Openai-Processing-Ms", strconv.FormatInt(time.Since(t.arrived).Milliseconds(), 10))
+	}
+	t.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap is for [http.ResponseController].
+func (t *timed) Unwrap() http.ResponseWriter { return t.ResponseWriter }
+
 // document is an answer in one piece.
 type document struct {
 	w       http.ResponseWriter
@@ -115,6 +132,7 @@ func (d *document) end(u usage, _ bool) error {
 	buf = append(buf, `,"usage":`...)
 	buf = append(u.appendJSON(buf), '}')
 	d.w.Header().Set("Content-Type", "application/json")
+	d.w.WriteHeader(http.StatusOK)
 	_, err = d.w.Write(buf)
 	return err
 }

@@ -27,6 +27,7 @@ func (s *Server) serveCompletion(w http.ResponseWriter, r *http.Request) {
 // complete answers a request. It returns how that ended, and whether the client
 // has an answer that may be ended properly.
 func (s *Server) complete(w http.ResponseWriter, r *http.Request) (ended outcome, whole bool) {
+	arrived := time.Now()
 	req, f, err := s.read(w, r)
 	if err != nil {
 		return refuse(w, r, err)
@@ -43,7 +44,7 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request) (ended outcome
 		// Not every ResponseWriter can, and a test's recorder need not.
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(plan.total() + writeGrace))
 	}
-	x := &exchange{ctx: r.Context(), model: s.model, job: job, fault: f, out: s.answerFor(w, req)}
+	x := &exchange{ctx: r.Context(), model: s.model, job: job, fault: f, out: s.answerFor(w, req, arrived)}
 	return x.run(req)
 }
 
@@ -100,8 +101,9 @@ func (s *Server) planFor(req *request, f fault) plan {
 	return p
 }
 
-func (s *Server) answerFor(w http.ResponseWriter, req *request) answer {
+func (s *Server) answerFor(w http.ResponseWriter, req *request, arrived time.Time) answer {
 	id := newIdentity(req.model)
+	w = &timed{w, arrived}
 	if req.stream {
 		return newEventStream(w, id, len(req.prompts)*req.n, s.options.TokensPerEvent, req.includeUsage)
 	}

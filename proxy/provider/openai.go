@@ -3,8 +3,11 @@ package provider
 import (
 	"bytes"
 	"errors"
+	"net/textproto"
 	"regexp"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/ghostline-dev/ghostline/internal/jsonedit"
 	"github.com/tidwall/gjson"
@@ -166,4 +169,19 @@ func wordOf(value gjson.Result) string {
 		return ""
 	}
 	return text
+}
+
+// maxWorked is the longest that a provider is believed to have worked.
+const maxWorked = 10 * time.Minute
+
+func (openAI) Worked(header textproto.MIMEHeader) (time.Duration, bool) {
+	values := header["Openai-Processing-Ms"]
+	if len(values) != 1 || len(values[0]) > len("600000.000000") {
+		return 0, false
+	}
+	ms, err := strconv.ParseFloat(values[0], 64)
+	if err != nil || !(0 <= ms && ms <= float64(maxWorked.Milliseconds())) { // NaN is neither
+		return 0, false
+	}
+	return time.Duration(ms * float64(time.Millisecond)), true
 }

@@ -3,10 +3,12 @@ package provider
 import (
 	"encoding/json"
 	"errors"
+	"net/textproto"
 	"reflect"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ghostline-dev/ghostline/proxy/config"
 	"github.com/google/go-cmp/cmp"
@@ -278,6 +280,34 @@ func BenchmarkEvent(b *testing.B) {
 	for b.Loop() {
 		if _, err := (openAI{}).Event(data); err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+func TestWorked(t *testing.T) {
+	for _, tc := range []struct {
+		values []string
+		want   time.Duration
+		ok     bool
+	}{
+		{[]string{"120"}, 120 * time.Millisecond, true},
+		{[]string{"0"}, 0, true},
+		{[]string{"0.25"}, 250 * time.Microsecond, true},
+		{[]string{"600000"}, 10 * time.Minute, true},
+		{[]string{"600001"}, 0, false},
+		{[]string{"-1"}, 0, false},
+		{[]string{"NaN"}, 0, false},
+		{[]string{"Inf"}, 0, false},
+		{[]string{"1e9"}, 0, false},
+		{[]string{"12ms"}, 0, false},
+		{[]string{""}, 0, false},
+		{[]string{"1.0000000000000000000000"}, 0, false},
+		{[]string{"1", "2"}, 0, false},
+		{nil, 0, false},
+	} {
+		got, ok := openAI{}.Worked(textproto.MIMEHeader{"Openai-Processing-Ms": tc.values})
+		if got != tc.want || ok != tc.ok {
+			t.Errorf("%q: %s, %t; want %s, %t", tc.values, got, ok, tc.want, tc.ok)
 		}
 	}
 }

@@ -5,6 +5,8 @@ package provider
 
 import (
 	"fmt"
+	"net/textproto"
+	"time"
 
 	"github.com/ghostline-dev/ghostline/proxy/config"
 )
@@ -20,6 +22,9 @@ type Dialect interface {
 	Answer(body []byte) (Event, error)
 	// Refusal reads the body of an answer whose status is an error.
 	Refusal(body []byte) Refusal
+	// Worked reads how long the provider says that it worked before it sent the
+	// head of its answer; false if it does not say.
+	Worked(header textproto.MIMEHeader) (time.Duration, bool)
 }
 
 // Request is a completion to ask for.

@@ -217,6 +217,8 @@ func (p *Pool) broadcast() {
 // Stats are a pool's counts at one moment.
 type Stats struct {
 	Open     int // connections open now
+	Draining int // those of them on which the unit takes no more requests (GOAWAY)
+	Dialing  int // connections being opened now
 	Opened   int // connections opened, ever
 	InFlight int // requests that have a place on an open connection
 	Failures int // dials that failed, ever, and connections that ended at once
@@ -229,7 +231,7 @@ type Stats struct {
 func (p *Pool) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := Stats{Opened: p.opened, Failures: p.failures}
+	s := Stats{Opened: p.opened, Failures: p.failures, Dialing: p.dials}
 	if p.failing {
 		s.Problem = p.lastErr.Error()
 	}
@@ -237,6 +239,9 @@ func (p *Pool) Stats() Stats {
 		if c.Err() == nil {
 			s.Open++
 			s.InFlight += c.requests
+			if c.Available() == 0 && !c.full() {
+				s.Draining++
+			}
 		}
 	}
 	return s

@@ -29,7 +29,10 @@ func (p *proxy) attempt(ctx context.Context, x *exchange) (*answer, error) {
 			p.close(a)
 		}
 	}()
-	x.phase, x.asked = phaseQueue, time.Now()
+	x.phase, x.asked, x.reported = phaseQueue, time.Now(), false
+	if x.firstAsked.IsZero() {
+		x.firstAsked = x.asked
+	}
 	if err := p.readFirst(a); err != nil {
 		return nil, a.failure(err)
 	}
@@ -58,9 +61,13 @@ func (p *proxy) readFirst(a *answer) error {
 // cancelled there.
 func (p *proxy) close(a *answer) {
 	a.clock.stop()
+	cutShort := a.ctx.Err() != nil
 	a.cancel(nil)
 	if a.body != nil {
 		a.body.Close()
+	}
+	if cutShort {
+		a.x.told = time.Now()
 	}
 	if a.reading != nil {
 		a.events.Reset(nil)
@@ -77,6 +84,7 @@ func (a *answer) send(u *unit) error {
 		return err
 	}
 	a.body = resp.Body
+	a.x.worked, a.x.reported = u.dialect.Worked(textproto.MIMEHeader(resp.Header))
 	if resp.StatusCode != http.StatusOK {
 		// Read to its end, so that an HTTP/1.1 unit's connection can be kept.
 		body, err := io.ReadAll(io.LimitReader(resp.Body, maxRefusal))

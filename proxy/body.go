@@ -20,6 +20,7 @@ func (x *exchange) readBody(most int64) error {
 	if x.length > most {
 		return bodyTooLarge(most)
 	}
+	x.bodyFrom = time.Now()
 	within := time.Duration(x.snapshot.config.Timeouts.ReadBody)
 	deadline := startReadDeadline(x.source, within)
 	defer deadline.stop()

@@ -33,6 +33,7 @@ type exchange struct {
 	client   clientInfo    // identifyClient
 	subject  *subjectState // limit
 	place    *place        // enterSession
+	bodyFrom time.Time     // readBody: when the wait for the body began
 	body     []byte        // readBody
 	received time.Time     // readBody: when the whole body had come
 	ask      ask           // match
@@ -55,14 +56,26 @@ type exchange struct {
 	onTrial  bool        // of the unit, which was ejected
 	giveUp   func() bool // see clock.giveUp
 	served   *unit       // the last unit that was tried
+	refused  []*unit     // those of tried that did no work
+	spill    spill       // what was passed over for the last unit
 	outbound provider.Outbound
 
 	// For record.
-	phase     phase
-	asked     time.Time // when the last try began
-	firstByte time.Time
-	tokens    int64 // events with text that went out
-	usage     *provider.Usage
+	phase      phase
+	firstAsked time.Time // when the first try began
+	asked      time.Time // when the last try began
+	firstByte  time.Time
+	written    time.Time // when the first byte had left
+	// worked is how long the provider says that it worked before it answered, if
+	// it has reported that.
+	worked   time.Duration
+	reported bool
+	// noticed is when the client's cancel was noticed, after start; 0 before. told
+	// is when the unit's connection had been told of it.
+	noticed atomic.Int64 // a time.Duration
+	told    time.Time
+	tokens  int64 // events with text that went out
+	usage   *provider.Usage
 	// The answer's text and the comparison with the copy, if the request is
 	// mirrored or a copy.
 	transcript *transcript
@@ -93,6 +106,25 @@ func (x *exchange) placed(has bool) {
 	if has {
 		x.phase = phaseWait
 	}
+}
+
+// notice notes that the client has cancelled.
+func (x *exchange) notice() { x.noticed.Store(int64(time.Since(x.start))) }
+
+// cancelTook is how long it took to tell the unit's connection of the cancel. It
+// is told by the same event that notice hears of, and may be so before it.
+func (x *exchange) cancelTook() time.Duration {
+	noticed := time.Duration(x.noticed.Load())
+	if noticed == 0 {
+		return 0
+	}
+	return max(0, x.told.Sub(x.start)-noticed)
+}
+
+// overhead is what the proxy added before the first byte left. What lies between
+// its parts is the wait for the body and for units.
+func (x *exchange) overhead() time.Duration {
+	return x.bodyFrom.Sub(x.start) + x.firstAsked.Sub(x.received) + x.written.Sub(x.firstByte)
 }
 
 // outcome is what became of a request. Every request has exactly one.

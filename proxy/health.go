@@ -13,7 +13,11 @@ const compareEvery = time.Second
 // attempted counts a request's attempt at its unit, and takes from its end what
 // it says of the unit's health.
 func (p *proxy) attempted(x *exchange, err error) {
-	x.unit.metrics.attempts[resultOf(err)].Inc()
+	result := resultOf(err)
+	x.unit.metrics.attempts[result].Inc()
+	if result == attemptRefused {
+		x.refused = append(x.refused, x.unit)
+	}
 	p.judge(x, err)
 }
 

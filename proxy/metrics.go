@@ -2,11 +2,10 @@ package proxy
 
 import (
 	"errors"
-	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/ghostline-dev/ghostline/proxy/auth"
-	"github.com/ghostline-dev/ghostline/proxy/config"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -17,11 +16,16 @@ type metrics struct {
 	duration          *prometheus.HistogramVec // model, variant
 	firstByte         *prometheus.HistogramVec // model, variant, unit
 	upstreamFirstByte *prometheus.HistogramVec // model, variant, unit
+	providerGap       *prometheus.HistogramVec // model, variant, unit
+	overhead          prometheus.Histogram
 	cancelled         *prometheus.CounterVec   // phase
 	cancelledAfter    *prometheus.HistogramVec // phase
+	cancelPropagation *prometheus.HistogramVec // phase
 	tokens            *prometheus.CounterVec   // kind
 	attempts          *prometheus.CounterVec   // unit, result
+	spills            *prometheus.CounterVec   // from, to, reason
 	retries           *prometheus.CounterVec   // result
+	clients           *prometheus.CounterVec   // client, version_major, action
 	auth              *prometheus.CounterVec   // result
 	tokenCache        *prometheus.CounterVec   // result
 	probes            *prometheus.CounterVec   // unit, result
@@ -30,8 +34,12 @@ type metrics struct {
 	reloaded          prometheus.Gauge
 	unknownFields     prometheus.Gauge
 	configInfo        *prometheus.GaugeVec   // hash
+	objective         *prometheus.GaugeVec   // name
 	feedback          *prometheus.CounterVec // model, variant, event
 	mirrors           *mirrorVecs
+
+	clientCounters *clientCounters
+	current        atomic.Pointer[snapshot] // the last that loaded was told of
 }
 
 func newMetrics(registry *prometheus.Registry) (*metrics, error) {
@@ -44,14 +52,25 @@ func newMetrics(registry *prometheus.Registry) (*metrics, error) {
 			"From a request's arrival to the first byte of its answer: what users feel.", "model", "variant", "unit"),
 		upstreamFirstByte: histograms("ghostline_upstream_first_byte_seconds",
 			"From asking the unit to the first byte of its answer.", "model", "variant", "unit"),
+		providerGap: histograms("ghostline_provider_gap_seconds", "From asking the unit to the first byte of its answer, less the time "+
+			"that the provider says it worked. Only answers whose provider says so; a gap below 0 counts as 0.", "model", "variant", "unit"),
+		overhead: prometheus.NewHistogram(histogramOpts("ghostline_proxy_overhead_seconds", "What the proxy adds before the first byte leaves: "+
+			"from a request's arrival to asking the first unit, less the wait for the request's body, and from the first byte of the answer "+
+			"to its being written to the client. Only requests whose first byte was written.", shortBuckets)),
 		cancelled: counters("ghostline_cancelled_total", "Requests that the client cancelled, by how far they had come.", "phase"),
 		cancelledAfter: histograms("ghostline_cancelled_after_seconds",
 			"How long a cancelled request lived, by how far it had come.", "phase"),
+		cancelPropagation: prometheus.NewHistogramVec(histogramOpts("ghostline_cancel_propagation_seconds", "From the client's cancel, as the proxy "+
+			"notices it, to the moment at which the connection to the unit has taken it over, which writes the reset.", shortBuckets), []string{"phase"}),
 		tokens: counters("ghostline_tokens_total", "Tokens as the provider metered them (prompt, completion), "+
 			"and events of streams that ended before the provider said what they cost (unmetered).", "kind"),
 		attempts: counters("ghostline_unit_attempts_total", "Requests sent to units by their result.", "unit", "result"),
+		spills: counters("ghostline_spill_total", "Requests that came to a unit (to) although others are preferred to it: the first of those "+
+			"(from), and why that was passed over. Each request counts once, for the last unit that was asked.", "from", "to", "reason"),
 		retries: counters("ghostline_retries_total", "Retries after which a unit may have worked in vain: allowed, "+
 			"or denied because too many requests needed one.", "result"),
+		clients: counters("ghostline_client_requests_total", "Requests with a good token by the program that sent them, "+
+			"the first number of its version, and what was done about it.", "client", "version_major", "action"),
 		auth: counters("ghostline_auth_total", "Requests by the result of checking their token.", "result"),
 		tokenCache: counters("ghostline_token_cache_total",
 			"Good tokens by whether they were remembered (hit) or verified (miss).", "result"),
@@ -66,20 +85,41 @@ func newMetrics(registry *prometheus.Registry) (*metrics, error) {
 			Name: "ghostline_config_unknown_fields", Help: "Fields of the config in use that this proxy does not know and ignores."}),
 		configInfo: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "ghostline_config_info", Help: "1 for the config in use."}, []string{"hash"}),
-		feedback: counters("ghostline_feedback_total", "What clients told of completions, by the variant that served them: "+
-			"shown, accepted, rejected.", "model", "variant", "event"),
-		mirrors: newMirrorVecs(),
+		objective: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "ghostline_objective", Help: "The objectives of the config in use, so that alerts know them."}, []string{"name"}),
 	}
-	for _, p := range phases {
-		m.cancelled.WithLabelValues(string(p))
-	}
-	for _, result := range []string{"allowed", "denied"} { // so that the first of a burst shows in a rate
-		m.retries.WithLabelValues(result)
-	}
-	return m, register(registry, append(m.mirrors.collectors(), m.requests, m.duration, m.firstByte, m.upstreamFirstByte, m.cancelled, m.cancelledAfter, m.tokens,
-		m.attempts, m.retries, m.auth, m.tokenCache, m.probes, m.connectionsOpened, m.connectionsCut, m.reloaded, m.unknownFields, m.configInfo, m.feedback)...)
+	m.feedback = counters("ghostline_feedback_total", "What clients told of completions, by the variant that served them: "+
+		"shown, accepted, rejected.", "model", "variant", "event")
+	m.mirrors = newMirrorVecs()
+	m.clientCounters = newClientCounters(m.clients)
+	m.preset()
+	return m, register(registry, append(m.mirrors.collectors(), m.requests, m.duration, m.firstByte, m.upstreamFirstByte, m.providerGap, m.overhead, m.cancelled,
+		m.cancelledAfter, m.cancelPropagation, m.tokens, m.attempts, m.spills, m.retries, m.clients, m.auth, m.tokenCache, m.probes,
+		m.connectionsOpened, m.connectionsCut, m.reloaded, m.unknownFields, m.configInfo, m.objective, m.feedback)...)
 }
 
+// preset makes the series of small sets of labels, so that the first of a burst
+// shows in a rate.
+func (m *metrics) preset() {
+	for _, p := range phases {
+		m.cancelled.WithLabelValues(string(p))
+		m.cancelledAfter.WithLabelValues(string(p))
+		if p != phaseReceive { // no unit has to be told
+			m.cancelPropagation.WithLabelValues(string(p))
+		}
+	}
+	for vec, results := range map[*prometheus.CounterVec][]string{
+		m.retries:    {"allowed", "denied"},
+		m.tokens:     {tokensPrompt, tokensCompletion, tokensUnmetered},
+		m.auth:       {authOK, authMissing, authInvalid, authExpired},
+		m.tokenCache: {"hit", "miss"},
+	} {
+		for _, result := range results {
+			vec.WithLabelValues(result)
+		}
+	}
+	m.clients.WithLabelValues(otherLabel, otherLabel, actionAllow)
+}
 func register(registry *prometheus.Registry, collectors ...prometheus.Collector) error {
 	var errs []error
 	for _, c := range collectors {
@@ -92,17 +132,27 @@ func counters(name, help string, labels ...string) *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 }
 
-// histograms have classic buckets from 1 ms to 10 s, and native ones for those
-// who scrape them.
+// Classic buckets, in seconds: of what a user waits for, and of what the proxy
+// does by itself, which is mostly over in less than the first of those.
+var (
+	buckets      = []float64{.001, .0025, .005, .01, .025, .05, .075, .1, .15, .2, .3, .5, .75, 1, 2.5, 5, 10}
+	shortBuckets = []float64{.00005, .0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, 1}
+)
+
 func histograms(name, help string, labels ...string) *prometheus.HistogramVec {
-	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: name, Help: help,
-		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .075, .1, .15, .2, .3, .5, .75, 1, 2.5, 5, 10},
+	return prometheus.NewHistogramVec(histogramOpts(name, help, buckets), labels)
+}
+
+// histogramOpts are those of a histogram with classic buckets, and native ones
+// for those who scrape them.
+func histogramOpts(name, help string, buckets []float64) prometheus.HistogramOpts {
+	return prometheus.HistogramOpts{
+		Name: name, Help: help, Buckets: buckets,
 
 		NativeHistogramBucketFactor:     1.1,
 		NativeHistogramMaxBucketNumber:  100,
 		NativeHistogramMinResetDuration: time.Hour,
-	}, labels)
+	}
 }
 
 // watch adds the metrics that are read when scraped.
@@ -125,127 +175,28 @@ func (p *proxy) watch(registry *prometheus.Registry) error {
 	)
 }
 
-// unitCollector reads the units and their pools.
-type unitCollector struct{ p *proxy }
-
-var (
-	openDesc = prometheus.NewDesc("ghostline_upstream_connections", "Connections to units, by state.", []string{"unit", "state"}, nil)
-
-	openedDesc = prometheus.NewDesc("ghostline_upstream_connections_opened_total", "Connections that were opened to units.", []string{"unit"}, nil)
-
-	stateDesc = prometheus.NewDesc("ghostline_unit_state", "1 for the state that a unit is in, 0 for the others.", []string{"unit", "state"}, nil)
-)
-
-func (c unitCollector) Describe(ch chan<- *prometheus.Desc) {
-	ch <- openDesc
-	ch <- openedDesc
-	ch <- stateDesc
-}
-
-func (c unitCollector) Collect(ch chan<- prometheus.Metric) {
-	now := time.Now()
-	for _, u := range c.p.loader.current.Load().units {
-		current := u.state(now)
-		for _, state := range unitStates {
-			value := 0.0
-			if state == current {
-				value = 1
-			}
-			ch <- prometheus.MustNewConstMetric(stateDesc, prometheus.GaugeValue, value, u.Name, state)
-		}
-		if u.endpoint == nil {
-			continue
-		}
-		stats := u.endpoint.pool.Stats()
-		ch <- prometheus.MustNewConstMetric(openDesc, prometheus.GaugeValue, float64(stats.Open), u.Name, "open")
-		ch <- prometheus.MustNewConstMetric(openedDesc, prometheus.CounterValue, float64(stats.Opened), u.Name)
-	}
-}
-
-// unitMetrics are a unit's, found once. Those of a unit that is gone are counted
-// on by its last requests, and yet do not come back.
-type unitMetrics struct {
-	requests                     map[outcome]prometheus.Counter
-	firstByte, upstreamFirstByte prometheus.Observer
-	attempts, probes             map[string]prometheus.Counter // by result
-}
-
-// The kinds of tokens.
-const (
-	tokensPrompt     = "prompt"
-	tokensCompletion = "completion"
-	tokensUnmetered  = "unmetered"
-)
-
-// The results of an attempt.
-const (
-	attemptOK            = "ok"
-	attemptCancelled     = "cancelled"
-	attemptRefused       = "refused"       // 429, 503, or a stream refused: it did no work
-	attemptUnreachable   = "unreachable"   // no connection
-	attemptMisconfigured = "misconfigured" // 401, 403 or 404: its url or credential is wrong
-	attemptInvalid       = "invalid"       // it found fault with the request
-	attemptTimeout       = "timeout"       // before or after the first byte
-	attemptError         = "error"         // before the first byte
-	attemptBroken        = "broken"        // after the first byte
-)
-
-func (m *metrics) unit(u config.Unit, region, model, variant string) unitMetrics {
-	out := unitMetrics{
-		requests:          map[outcome]prometheus.Counter{},
-		firstByte:         m.firstByte.WithLabelValues(model, variant, u.Name),
-		upstreamFirstByte: m.upstreamFirstByte.WithLabelValues(model, variant, u.Name),
-		attempts:          map[string]prometheus.Counter{},
-		probes:            map[string]prometheus.Counter{},
-	}
-	for _, o := range outcomes {
-		out.requests[o] = m.requests.WithLabelValues(model, variant, region, u.Name, string(o))
-	}
-	for _, result := range attemptResults {
-		out.attempts[result] = m.attempts.WithLabelValues(u.Name, result)
-		out.probes[result] = m.probes.WithLabelValues(u.Name, result)
-	}
-	return out
-}
-
-var attemptResults = []string{attemptOK, attemptCancelled, attemptRefused, attemptUnreachable, attemptMisconfigured,
-	attemptInvalid, attemptTimeout, attemptError, attemptBroken}
-
-// resultOf is how an attempt that ended with err is counted.
-func resultOf(err error) string {
-	if err == nil {
-		return attemptOK
-	}
-	e := asClientError(err)
-	switch {
-	case e == nil:
-		return attemptCancelled
-	case e.attempt != "":
-		return e.attempt
-	case e.outcome == outcomeTimeout:
-		return attemptTimeout
-	}
-	return attemptError
-}
-
 // record counts a finished request.
 func (m *metrics) record(x *exchange, result outcome, now time.Time) {
-	model, variant := x.modelName(), x.variantName()
+	lived := now.Sub(x.start).Seconds()
+	duration := prometheus.Observer(nil)
 	if x.served != nil {
 		x.served.metrics.requests[result].Inc()
+		duration = x.served.metrics.duration
 	} else {
+		model, variant := m.namesOf(x)
 		m.requests.WithLabelValues(model, variant, x.snapshot.config.Region, noName, string(result)).Inc()
+		duration = m.duration.WithLabelValues(model, variant)
 	}
-	lived := now.Sub(x.start).Seconds()
 	if result == outcomeCancelled {
-		m.cancelled.WithLabelValues(string(x.phase)).Inc()
-		m.cancelledAfter.WithLabelValues(string(x.phase)).Observe(lived)
+		m.recordCancel(x, lived)
 	} else {
-		m.duration.WithLabelValues(model, variant).Observe(lived)
+		duration.Observe(lived)
 	}
 	if !x.firstByte.IsZero() {
-		x.served.metrics.firstByte.Observe(x.firstByte.Sub(x.start).Seconds())
-		x.served.metrics.upstreamFirstByte.Observe(x.firstByte.Sub(x.asked).Seconds())
+		m.recordFirstByte(x)
+	}
+	if x.spill.from != nil {
+		m.recordSpill(x)
 	}
 	switch {
 	case x.usage != nil:
@@ -256,21 +207,67 @@ func (m *metrics) record(x *exchange, result outcome, now time.Time) {
 	}
 }
 
+func (m *metrics) recordCancel(x *exchange, lived float64) {
+	phase := string(x.phase)
+	m.cancelled.WithLabelValues(phase).Inc()
+	m.cancelledAfter.WithLabelValues(phase).Observe(lived)
+	if x.phase != phaseReceive && !x.told.IsZero() {
+		m.cancelPropagation.WithLabelValues(phase).Observe(x.cancelTook().Seconds())
+	}
+}
+
+func (m *metrics) recordFirstByte(x *exchange) {
+	of, waited := &x.served.metrics, x.firstByte.Sub(x.asked)
+	of.firstByte.Observe(x.firstByte.Sub(x.start).Seconds())
+	of.upstreamFirstByte.Observe(waited.Seconds())
+	if x.reported {
+		of.providerGap.Observe(max(0, waited-x.worked).Seconds())
+	}
+	if !x.written.IsZero() {
+		m.overhead.Observe(x.overhead().Seconds())
+	}
+}
+
+// namesOf are the model and the variant of a request that was given no unit, as
+// far as they are not gone since it came: their series are to stay away.
+func (m *metrics) namesOf(x *exchange) (model, variant string) {
+	model, variant = x.modelName(), x.variantName()
+	if current := m.current.Load(); current != nil && current != x.snapshot && !current.hasVariant(model, variant) {
+		return noName, noName
+	}
+	return model, variant
+}
+
+// The values of the label kind of ghostline_tokens_total.
+const (
+	tokensPrompt     = "prompt"
+	tokensCompletion = "completion"
+	tokensUnmetered  = "unmetered"
+)
+
+// The values of the label result of ghostline_auth_total.
+const (
+	authOK      = "ok"
+	authMissing = "missing"
+	authInvalid = "invalid"
+	authExpired = "expired"
+)
+
 // authenticated counts the result of checking a request's token.
 func (m *metrics) authenticated(cached bool, err error) {
-	result := "invalid"
+	result := authInvalid
 	switch {
 	case err == nil:
-		result = "ok"
+		result = authOK
 		cache := "miss"
 		if cached {
 			cache = "hit"
 		}
 		m.tokenCache.WithLabelValues(cache).Inc()
 	case errors.Is(err, auth.ErrExpired):
-		result = "expired"
+		result = authExpired
 	case errors.Is(err, auth.ErrNoToken):
-		result = "missing"
+		result = authMissing
 	}
 	m.auth.WithLabelValues(result).Inc()
 }
@@ -290,59 +287,4 @@ func (m *metrics) reload(ok bool) {
 		return
 	}
 	m.reloaded.Set(0)
-}
-
-// loaded names the config in use, and forgets units that are gone, or what they
-// served before: an operator that makes units up as it goes must not fill the
-// memory with their series. last is nil at the start.
-func (m *metrics) loaded(last, next *snapshot) {
-	m.configInfo.Reset()
-	m.configInfo.WithLabelValues(next.hash).Set(1)
-	if last == nil {
-		return
-	}
-	m.forgetVariants(last, next)
-	serves := map[string]string{}
-	for _, u := range next.units {
-		serves[u.Name] = u.Serves
-	}
-	for _, u := range last.units {
-		now, stays := serves[u.Name]
-		if now != u.Serves {
-			m.forgetServing(u)
-		}
-		if !stays {
-			m.attempts.DeletePartialMatch(prometheus.Labels{"unit": u.Name})
-			m.probes.DeletePartialMatch(prometheus.Labels{"unit": u.Name})
-		}
-	}
-}
-
-// forgetVariants removes the series of variants and mirrors that are gone.
-func (m *metrics) forgetVariants(last, next *snapshot) {
-	stays := map[string]bool{}
-	for _, v := range next.variants {
-		stays[v.model.Name+"/"+v.Name] = true
-	}
-	for _, mirror := range next.mirrors {
-		stays[mirror.name()] = true
-	}
-	for _, v := range last.variants {
-		if !stays[v.model.Name+"/"+v.Name] {
-			m.feedback.DeletePartialMatch(prometheus.Labels{"model": v.model.Name, "variant": v.Name})
-		}
-	}
-	for _, mirror := range last.mirrors {
-		if !stays[mirror.name()] {
-			m.mirrors.forget(mirror)
-		}
-	}
-}
-
-func (m *metrics) forgetServing(u *unit) {
-	model, variant, _ := strings.Cut(u.Serves, "/")
-	labels := prometheus.Labels{"unit": u.Name, "model": model, "variant": variant}
-	m.requests.DeletePartialMatch(labels)
-	m.firstByte.DeletePartialMatch(labels)
-	m.upstreamFirstByte.DeletePartialMatch(labels)
 }

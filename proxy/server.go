@@ -107,6 +107,7 @@ func (p *proxy) complete(ctx context.Context, w http.ResponseWriter, x *exchange
 		}
 	}
 	setRequestID(w.Header(), x.id)
+	defer context.AfterFunc(ctx, x.notice)()
 	a, err := p.try(ctx, x)
 	if err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 	"github.com/ghostline-dev/ghostline/internal/token"
 	"github.com/ghostline-dev/ghostline/proxy/config"
 	"github.com/ghostline-dev/ghostline/proxy/provider"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 func TestRequestID(t *testing.T) {
@@ -39,7 +40,11 @@ func TestParseClient(t *testing.T) {
 		ok    bool
 	}{
 		{"copilot/1.300.0", clientInfo{"copilot", "1.300.0"}, true},
-		{"OpenAI/Python 1.2.3", clientInfo{"OpenAI", "Python"}, true},
+		{"OpenAI/Python 1.2.3", clientInfo{"OpenAI/Python", "1.2.3"}, true},
+		{"AsyncOpenAI/Python 1.2.3 (linux)", clientInfo{"AsyncOpenAI/Python", "1.2.3"}, true},
+		{"OpenAI/Python", clientInfo{"OpenAI", "Python"}, true},
+		{"OpenAI/Python x", clientInfo{"OpenAI", "Python"}, true},
+		{"curl/8 1.2", clientInfo{"curl", "8"}, true},
 		{"vscode/1.99.0-insider+1", clientInfo{"vscode", "1.99.0-insider+1"}, true},
 		{"curl/", clientInfo{"curl", ""}, true},
 		{"a/b/c", clientInfo{"a", "b/c"}, true},
@@ -58,6 +63,10 @@ func TestParseClient(t *testing.T) {
 }
 
 func TestIdentifyClient(t *testing.T) {
+	metrics, err := newMetrics(prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, tc := range []struct {
 		header textproto.MIMEHeader
 		want   string
@@ -68,7 +77,7 @@ func TestIdentifyClient(t *testing.T) {
 		{textproto.MIMEHeader{}, ""},
 	} {
 		x := &exchange{header: tc.header}
-		if err := new(proxy).identifyClient(x); err != nil || x.client.name != tc.want {
+		if err := (&proxy{metrics: metrics}).identifyClient(x); err != nil || x.client.name != tc.want {
 			t.Errorf("%v: %+v, error %v; want %s", tc.header, x.client, err, tc.want)
 		}
 	}

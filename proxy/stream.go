@@ -23,7 +23,7 @@ func (p *proxy) stream(w http.ResponseWriter, a *answer) error {
 	header := w.Header()
 	header["X-Ghostline-Variant"] = []string{x.variant.Name}
 	header["Cache-Control"] = []string{"no-cache, no-store"}
-	c := &clientStream{w: w, control: http.NewResponseController(w)}
+	c := &clientStream{w: w, control: http.NewResponseController(w), written: &x.written}
 	a.clock.onBlockedWrite(c.interrupt)
 	a.out = c
 	if !x.ask.stream {
@@ -112,7 +112,8 @@ type clientStream struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
 	dirty   bool
-	err     error // the first error of a write
+	err     error      // the first error of a write
+	written *time.Time // when the first flush was through
 }
 
 func (c *clientStream) write(b []byte) error {
@@ -127,6 +128,9 @@ func (c *clientStream) flush() error {
 	if c.err == nil && c.dirty {
 		c.err = c.control.Flush()
 		c.dirty = false
+		if c.err == nil && c.written.IsZero() {
+			*c.written = time.Now()
+		}
 	}
 	return c.err
 }

@@ -43,7 +43,7 @@ func (p *proxy) pickUnit(x *exchange) error {
 		for v := x.wanted; v != nil; v = v.fallback {
 			for _, want := range round {
 				if p.takeOne(x, v, want, now) {
-					x.variant = v
+					x.variant, x.spill = v, p.spilled(x, v, x.unit, now)
 					return nil
 				}
 			}

@@ -10,22 +10,28 @@ import (
 // given as name, value, name, value.
 func (s *stack) metric(name string, labels ...string) float64 {
 	s.t.Helper()
+	sum := 0.0
+	for _, m := range s.series(name) {
+		if hasLabels(m, labels) {
+			sum += m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+		}
+	}
+	return sum
+}
+
+// series are those of a metric.
+func (s *stack) series(name string) []*dto.Metric {
+	s.t.Helper()
 	families, err := s.metrics.Gather()
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	sum := 0.0
 	for _, family := range families {
-		if family.GetName() != name {
-			continue
-		}
-		for _, m := range family.GetMetric() {
-			if hasLabels(m, labels) {
-				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
-			}
+		if family.GetName() == name {
+			return family.GetMetric()
 		}
 	}
-	return sum
+	return nil
 }
 
 func hasLabels(m *dto.Metric, labels []string) bool {

@@ -196,7 +196,10 @@ func (f *flags) listen() (listeners httpserver.Listeners, cert *certificate, err
 // registry has the metrics of the process itself.
 func registry() *prometheus.Registry {
 	r := prometheus.NewRegistry()
-	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	build := prometheus.NewGauge(prometheus.GaugeOpts{Name: "ghostline_build_info",
+		Help: "1 for the version that runs.", ConstLabels: prometheus.Labels{"version": Version()}})
+	build.Set(1)
+	r.MustRegister(build, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return r
 }
 

@@ -2,11 +2,9 @@
 package docs_test
 
 import (
-	"maps"
 	"os"
 	"reflect"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -63,35 +61,6 @@ func TestIdentities(t *testing.T) {
 	}
 	if _, err := identity.LoadStatic("local", file, nil); err != nil {
 		t.Error(err)
-	}
-}
-
-func TestMetrics(t *testing.T) {
-	name := regexp.MustCompile(`ghostline_\w+`)
-	find := func(file string) map[string]bool {
-		found := map[string]bool{}
-		for _, metric := range name.FindAllString(read(t, file), -1) {
-			found[metric] = true
-		}
-		return found
-	}
-	code, docs := map[string]bool{}, find(page)
-	for _, file := range []string{"../../proxy/metrics.go", "../../proxy/mirror_metrics.go", "../../internal/service/certificate.go"} {
-		found := find(file)
-		if len(found) == 0 {
-			t.Fatalf("%s names no metric", file)
-		}
-		maps.Copy(code, found)
-	}
-	for _, metric := range slices.Sorted(maps.Keys(code)) {
-		if !docs[metric] {
-			t.Errorf("%s is not in %s", metric, page)
-		}
-	}
-	for _, metric := range slices.Sorted(maps.Keys(docs)) {
-		if !code[metric] {
-			t.Errorf("%s has %s, which no service does", page, metric)
-		}
 	}
 }
 

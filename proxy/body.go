@@ -44,7 +44,7 @@ func (x *exchange) readBody(most int64) error {
 	case x.length >= 0 && int64(buf.Len()) != x.length:
 		return badRequest("the request's body has %d bytes, but Content-Length says %d", buf.Len(), x.length)
 	}
-	x.body, x.received = buf.Bytes(), time.Now()
+	x.body, x.bodySize, x.received = buf.Bytes(), buf.Len(), time.Now()
 	return nil
 }
 

@@ -35,6 +35,7 @@ type exchange struct {
 	place    *place        // enterSession
 	bodyFrom time.Time     // readBody: when the wait for the body began
 	body     []byte        // readBody
+	bodySize int           // readBody
 	received time.Time     // readBody: when the whole body had come
 	ask      ask           // match
 	model    *model        // match

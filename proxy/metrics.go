@@ -31,6 +31,7 @@ type metrics struct {
 	probes            *prometheus.CounterVec   // unit, result
 	connectionsOpened prometheus.Counter
 	connectionsCut    prometheus.Counter
+	accessDropped     prometheus.Counter
 	reloaded          prometheus.Gauge
 	unknownFields     prometheus.Gauge
 	configInfo        *prometheus.GaugeVec   // hash
@@ -79,6 +80,8 @@ func newMetrics(registry *prometheus.Registry) (*metrics, error) {
 			Name: "ghostline_client_connections_cut_total", Help: "Connections that were cut because of resets of requests without a valid token."}),
 		connectionsOpened: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "ghostline_client_connections_opened_total", Help: "Connections that clients opened."}),
+		accessDropped: prometheus.NewCounter(prometheus.CounterOpts{Name: "ghostline_access_log_dropped_total",
+			Help: "Lines of the access log that were dropped because they were not taken fast enough, or could not be written."}),
 		reloaded: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "ghostline_config_last_reload_successful", Help: "1 if the newest config is in use, 0 if it was refused or waits for its keys."}),
 		unknownFields: prometheus.NewGauge(prometheus.GaugeOpts{
@@ -95,7 +98,7 @@ func newMetrics(registry *prometheus.Registry) (*metrics, error) {
 	m.preset()
 	return m, register(registry, append(m.mirrors.collectors(), m.requests, m.duration, m.firstByte, m.upstreamFirstByte, m.providerGap, m.overhead, m.cancelled,
 		m.cancelledAfter, m.cancelPropagation, m.tokens, m.attempts, m.spills, m.retries, m.clients, m.auth, m.tokenCache, m.probes,
-		m.connectionsOpened, m.connectionsCut, m.reloaded, m.unknownFields, m.configInfo, m.objective, m.feedback)...)
+		m.connectionsOpened, m.connectionsCut, m.accessDropped, m.reloaded, m.unknownFields, m.configInfo, m.objective, m.feedback)...)
 }
 
 // preset makes the series of small sets of labels, so that the first of a burst

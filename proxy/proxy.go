@@ -12,6 +12,7 @@ package proxy
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"path/filepath"
@@ -49,6 +50,9 @@ type Options struct {
 	Listeners httpserver.Listeners
 
 	Log *slog.Logger
+	// AccessLog, if set, gets a line of JSON for each completion request. Requests
+	// do not wait for it: what it does not take is dropped.
+	AccessLog io.Writer
 	// Metrics is where the proxy's metrics are registered; nil is a registry of
 	// its own.
 	Metrics *prometheus.Registry
@@ -82,6 +86,7 @@ type proxy struct {
 	// guardWarnings are of connections that were cut.
 	guardWarnings warnings
 	failureLines  *rate.Limiter // of the log
+	accessLog     *accessLog    // may be nil
 
 	draining    atomic.Bool
 	inFlight    atomic.Int64
@@ -104,6 +109,9 @@ func Run(ctx context.Context, opts Options) error {
 		p.mirrors.wait()
 		p.loader.close()
 	}()
+	if p.accessLog != nil {
+		defer p.accessLog.start()()
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return p.runServers(ctx) })
 	for _, watch := range p.watches(background) {
@@ -175,6 +183,9 @@ func newProxy(opts Options) (*proxy, error) {
 		fetches: map[fetch]*fetchedKeys{}, asked: map[fetch]bool{},
 	}
 	p.stages = p.newStages()
+	if opts.AccessLog != nil {
+		p.accessLog = newAccessLog(opts.AccessLog, p.log, metrics.accessDropped)
+	}
 	return p, nil
 }
 

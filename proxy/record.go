@@ -16,8 +16,11 @@ func (p *proxy) record(x *exchange, err error) {
 		x.place.leave()
 	}
 	p.inFlight.Add(-1)
-	result := outcomeOf(err)
-	p.metrics.record(x, result, time.Now())
+	result, now := outcomeOf(err), time.Now()
+	p.metrics.record(x, result, now)
+	if p.accessLog != nil {
+		p.accessLog.add(x, err, result, now)
+	}
 	x.compare(result)
 	p.logFailure(x, result, err)
 }

@@ -6,8 +6,11 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
+	"os/signal"
 	"runtime/debug"
+	"syscall"
 	"time"
 
 	"github.com/ghostline-dev/ghostline/internal/service"
@@ -18,6 +21,7 @@ func main() { command().Main() }
 
 func command() service.Command {
 	var opts proxy.Options
+	var accessLog string
 	return service.Command{
 		Name: "proxy",
 		Flags: func(set *flag.FlagSet) {
@@ -28,6 +32,7 @@ func command() service.Command {
 			set.IntVar(&opts.Proxies, "proxies", 1, "`N` proxies, this one among them, share the capacity of the region's units")
 			set.StringVar(&opts.ProxiesDNS, "proxies-dns", "",
 				"`HOST` that resolves to the region's ready proxies, as a headless Service does; they are counted all the time")
+			set.StringVar(&accessLog, "access-log", "-", "`FILE` to append a line of JSON to for each completion request; - is the standard output, empty is none")
 			set.DurationVar(&opts.DrainDelay, "drain-delay", 4*time.Second,
 				"`TIME` between saying that it drains and taking no more connections, for load balancers to notice")
 		},
@@ -42,10 +47,34 @@ func command() service.Command {
 		},
 		Run: func(ctx context.Context, env service.Env) error {
 			collectLess()
+			out, closeLog, err := openAccessLog(accessLog, env.Stdout)
+			if err != nil {
+				env.Listeners.Close()
+				return fmt.Errorf("-access-log: %w: %w", service.ErrConfig, err)
+			}
+			defer closeLog()
+			opts.AccessLog = out
 			opts.Listeners, opts.Log, opts.Metrics = env.Listeners, env.Log, env.Metrics
 			return proxy.Run(ctx, opts)
 		},
 	}
+}
+
+// openAccessLog opens what -access-log names.
+func openAccessLog(name string, stdout io.Writer) (out io.Writer, closeLog func(), err error) {
+	switch name {
+	case "":
+		return nil, func() {}, nil
+	case "-":
+		// Else a reader of the standard output that goes away ends the process.
+		signal.Ignore(syscall.SIGPIPE)
+		return stdout, func() {}, nil
+	}
+	file, err := os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640)
+	if err != nil {
+		return nil, nil, err
+	}
+	return file, func() { file.Close() }, nil
 }
 
 // collectLess has the garbage collector run a third as often, unless GOGC says

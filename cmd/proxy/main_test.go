@@ -145,6 +145,7 @@ func TestWrongCommandLines(t *testing.T) {
 		{"-listen-cleartext: ", []string{"-config", file, "-listen-cleartext", "127.0.0.1:none"}},
 		{"no such file", []string{"-config", file + ".absent", "-listen-cleartext", "127.0.0.1:0"}},
 		{"is a directory", []string{"-config", filepath.Dir(file), "-listen-cleartext", "127.0.0.1:0"}},
+		{"-access-log: ", []string{"-config", file, "-listen-cleartext", "127.0.0.1:0", "-access-log", filepath.Dir(file)}},
 		{`invalid value "soon" for flag -drain-delay`, []string{"-config", file, "-listen-cleartext", "127.0.0.1:0", "-drain-delay", "soon"}},
 	} {
 		if code, stderr := exec(t.Context(), tc.args...); code != 2 || !strings.Contains(stderr, tc.want) {
@@ -159,7 +160,8 @@ func TestGoodConfig(t *testing.T) {
 	defer stop()
 	log, stderr := io.Pipe()
 	code := make(chan int, 1)
-	args := []string{"-config", writeFiles(t, goodConfig), "-listen-cleartext", "127.0.0.1:0", "-drain-delay", "0s"}
+	accessLog := filepath.Join(t.TempDir(), "access.log")
+	args := []string{"-config", writeFiles(t, goodConfig), "-listen-cleartext", "127.0.0.1:0", "-drain-delay", "0s", "-access-log", accessLog}
 	go func() { code <- command().Exec(ctx, args, io.Discard, stderr); stderr.Close() }()
 	for seen, buffer := "", make([]byte, 4096); !strings.Contains(seen, `"msg":"serving"`); {
 		n, err := log.Read(buffer)
@@ -171,6 +173,9 @@ func TestGoodConfig(t *testing.T) {
 	stop()
 	if got := <-code; got != 0 {
 		t.Errorf("exit %d after a clean end, want 0", got)
+	}
+	if _, err := os.Stat(accessLog); err != nil {
+		t.Error(err)
 	}
 }
 

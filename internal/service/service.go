@@ -38,6 +38,8 @@ type Env struct {
 	Listeners httpserver.Listeners
 	Log       *slog.Logger
 	Metrics   *prometheus.Registry
+	// Stdout is for what the service was asked to write there; it never has the log.
+	Stdout io.Writer
 }
 
 // Command is a service's program.
@@ -94,7 +96,7 @@ func (c Command) Exec(ctx context.Context, args []string, stdout, stderr io.Writ
 		return c.fail(stderr, exitUsage, err)
 	}
 	log := slog.New(slog.NewJSONHandler(stderr, &slog.HandlerOptions{Level: f.level}))
-	env := Env{Listeners: listeners, Log: log, Metrics: registry()}
+	env := Env{Listeners: listeners, Log: log, Metrics: registry(), Stdout: stdout}
 	switch err := c.run(ctx, env, cert); {
 	case errors.Is(err, ErrConfig):
 		return c.fail(stderr, exitUsage, err)

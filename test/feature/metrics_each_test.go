@@ -41,6 +41,7 @@ var metricTests = []struct {
 	{countsUpstreamConnections, []string{"ghostline_upstream_connections", "ghostline_upstream_connections_opened_total"}},
 	{countsClientConnections, []string{"ghostline_client_connections", "ghostline_client_connections_opened_total"}},
 	{countsCutConnections, []string{"ghostline_client_connections_cut_total"}},
+	{countsDroppedLines, []string{"ghostline_access_log_dropped_total"}},
 	{tellsOfConfig, []string{"ghostline_config_last_reload_successful", "ghostline_config_unknown_fields", "ghostline_config_info"}},
 	{tellsObjectives, []string{"ghostline_objective"}},
 	{tellsOfRegion, []string{"ghostline_ready_proxies", "ghostline_region_up"}},

@@ -99,11 +99,7 @@ func (l *accessLog) write(spare []byte) []byte {
 }
 
 // add takes the line of a request.
-func (l *accessLog) add(x *exchange, err error, result outcome, now time.Time) {
-	var e *clientError // what the client is told
-	if err != nil && result != outcomeCancelled {
-		e = asClientError(err)
-	}
+func (l *accessLog) add(x *exchange, e *clientError, result outcome, now time.Time) {
 	buf := l.lines.Get().(*[]byte)
 	*buf = appendAccess((*buf)[:0], x, e, result, now)
 	l.put(*buf)
@@ -136,7 +132,7 @@ func signal(to chan<- struct{}) {
 	}
 }
 
-// appendAccess appends the line of a request, in the form of slog's JSON handler.
+// appendAccess appends the line of a request that was answered with e, in the form of slog's JSON handler.
 // That takes several times as long, since it looks at every value's kind; the
 // tests compare the two. What a request has not is left out.
 func appendAccess(buf []byte, x *exchange, e *clientError, result outcome, now time.Time) []byte {
@@ -172,6 +168,7 @@ func appendAccess(buf []byte, x *exchange, e *clientError, result outcome, now t
 		a.number("prompt_tokens", x.usage.PromptTokens)
 		a.number("completion_tokens", x.usage.CompletionTokens)
 	}
+	a.text("trace_id", x.traceID())
 	a.times(x, now)
 	return append(a.buf, "}\n"...)
 }

@@ -14,9 +14,6 @@ import (
 const (
 	// maxRefusal bounds what is read of an error's body.
 	maxRefusal = 64 << 10
-	// maxTrace bounds what a client may have passed on as trace context (W3C
-	// Trace Context allows a tracestate of 512 characters).
-	maxTrace = 512
 )
 
 // attempt asks the picked unit and waits for the first byte of its answer.
@@ -120,9 +117,10 @@ func (a *answer) request(u *unit) *http.Request {
 	header["Accept-Encoding"] = []string{"identity"}
 	header["User-Agent"] = []string{"ghostline"}
 	header["X-Request-Id"] = []string{x.id}
-	for _, name := range []string{"Traceparent", "Tracestate"} {
-		if values := x.header[name]; len(values) == 1 && len(values[0]) <= maxTrace {
-			header[name] = values
+	if trace := x.outgoing(); trace.parent != "" {
+		header[traceParent] = []string{trace.parent}
+		if trace.state != "" {
+			header[traceState] = []string{trace.state}
 		}
 	}
 	for _, h := range x.outbound.Headers {

@@ -11,6 +11,7 @@ import (
 	"github.com/ghostline-dev/ghostline/internal/token"
 	"github.com/ghostline-dev/ghostline/proxy/provider"
 	"github.com/ghostline-dev/ghostline/proxy/upstream"
+	"go.opentelemetry.io/otel/trace"
 )
 
 // exchange is one completion request on its way through the stages, with what
@@ -26,6 +27,9 @@ type exchange struct {
 	connection *httpserver.Connection
 
 	start    time.Time
+	trace    traceContext // traceRequest
+	span     trace.Span   // traceRequest; nil if no spans are wanted
+	trySpan  trace.Span   // of the try that runs
 	snapshot *snapshot
 	id       string        // admit
 	stranger bool          // it is not known to have a valid token; authenticate

@@ -15,6 +15,7 @@ const compareEvery = time.Second
 func (p *proxy) attempted(x *exchange, err error) {
 	result := resultOf(err)
 	x.unit.metrics.attempts[result].Inc()
+	x.traceTried(result)
 	if result == attemptRefused {
 		x.refused = append(x.refused, x.unit)
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/ghostline-dev/ghostline/internal/service"
 	"github.com/ghostline-dev/ghostline/proxy/sse"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
 )
@@ -53,6 +54,8 @@ type Options struct {
 	// AccessLog, if set, gets a line of JSON for each completion request. Requests
 	// do not wait for it: what it does not take is dropped.
 	AccessLog io.Writer
+	// Tracer makes spans of completion requests and their tries; nil makes none.
+	Tracer trace.TracerProvider
 	// Metrics is where the proxy's metrics are registered; nil is a registry of
 	// its own.
 	Metrics *prometheus.Registry
@@ -87,6 +90,7 @@ type proxy struct {
 	guardWarnings warnings
 	failureLines  *rate.Limiter // of the log
 	accessLog     *accessLog    // may be nil
+	tracer        trace.Tracer  // may be nil
 
 	draining    atomic.Bool
 	inFlight    atomic.Int64
@@ -183,6 +187,9 @@ func newProxy(opts Options) (*proxy, error) {
 		fetches: map[fetch]*fetchedKeys{}, asked: map[fetch]bool{},
 	}
 	p.stages = p.newStages()
+	if opts.Tracer != nil {
+		p.tracer = opts.Tracer.Tracer(tracerName, trace.WithInstrumentationVersion(service.Version()))
+	}
 	if opts.AccessLog != nil {
 		p.accessLog = newAccessLog(opts.AccessLog, p.log, metrics.accessDropped)
 	}

@@ -18,9 +18,14 @@ func (p *proxy) record(x *exchange, err error) {
 	p.inFlight.Add(-1)
 	result, now := outcomeOf(err), time.Now()
 	p.metrics.record(x, result, now)
-	if p.accessLog != nil {
-		p.accessLog.add(x, err, result, now)
+	var e *clientError // what the client is answered with
+	if err != nil && result != outcomeCancelled {
+		e = asClientError(err)
 	}
+	if p.accessLog != nil {
+		p.accessLog.add(x, e, result, now)
+	}
+	x.traceRecorded(result, e, now)
 	x.compare(result)
 	p.logFailure(x, result, err)
 }

@@ -64,6 +64,7 @@ func (p *proxy) serve(w http.ResponseWriter, r *http.Request) (stranger bool) {
 // outcome, and says whether it came without a valid token.
 func (p *proxy) serveCompletion(w http.ResponseWriter, r *http.Request, f form, engine string) (stranger bool) {
 	x := p.begin(w, r, f, engine)
+	p.traceRequest(x)
 	ctx, cut := context.WithCancelCause(r.Context())
 	defer cut(nil)
 	x.cut = cut

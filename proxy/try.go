@@ -37,6 +37,7 @@ func (p *proxy) try(ctx context.Context, x *exchange) (*answer, error) {
 		if err := p.prepare(x); err != nil {
 			return nil, err
 		}
+		p.traceTry(x)
 		a, err := p.attempt(ctx, x)
 		if err == nil {
 			return a, nil

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/ghostline-dev/ghostline/internal/service"
+	"github.com/ghostline-dev/ghostline/internal/tracing"
 	"github.com/ghostline-dev/ghostline/proxy"
 )
 
@@ -53,7 +54,13 @@ func command() service.Command {
 				return fmt.Errorf("-access-log: %w: %w", service.ErrConfig, err)
 			}
 			defer closeLog()
-			opts.AccessLog = out
+			tracer, stopTracing, err := tracing.FromEnvironment(ctx, "ghostline-proxy", service.Version(), env.Log)
+			if err != nil {
+				env.Listeners.Close()
+				return fmt.Errorf("%w: %w", service.ErrConfig, err)
+			}
+			defer stopTracing()
+			opts.AccessLog, opts.Tracer = out, tracer
 			opts.Listeners, opts.Log, opts.Metrics = env.Listeners, env.Log, env.Metrics
 			return proxy.Run(ctx, opts)
 		},

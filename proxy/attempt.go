@@ -26,7 +26,7 @@ func (p *proxy) attempt(ctx context.Context, x *exchange) (*answer, error) {
 			p.close(a)
 		}
 	}()
-	x.phase, x.asked, x.reported = phaseQueue, time.Now(), false
+	x.phase, x.asked, x.reported, x.told = phaseQueue, time.Now(), false, time.Time{}
 	if x.firstAsked.IsZero() {
 		x.firstAsked = x.asked
 	}

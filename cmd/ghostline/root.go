@@ -44,6 +44,7 @@ Settings come from flags, or from the environment:
 	}
 	root.AddCommand(
 		newComplete(sys),
+		newLoad(sys),
 		newLogin(sys),
 		newToken(sys),
 		newUp(sys),

@@ -36,6 +36,8 @@ const (
 	maxRetries     = 10
 	maxSuffixBytes = maxPromptBytes
 	maxTime        = 24 * time.Hour
+	maxRTT         = time.Minute
+	maxTimeout     = maxDuration / 2
 	// maxDebounces bounds the debounce in median keystroke gaps. Beyond it a user
 	// would hardly ever pause for long enough to ask.
 	maxDebounces = 4
@@ -114,13 +116,15 @@ func (o *Options) check() error {
 		name  string
 		value time.Duration
 		least time.Duration
+		most  time.Duration
 	}{
-		{"duration", o.Duration, 0}, {"warm-up", o.Warmup, 0}, {"ramp", o.Ramp, 0}, {"rtt", o.RTT, 0},
-		{"debounce", o.Typing.Debounce, 0}, {"think time", o.Typing.Think, 0},
-		{"keystroke gap", o.Typing.Keystroke, time.Millisecond}, {"timeout", o.Timeout, time.Millisecond},
+		{"duration", o.Duration, 0, maxTime}, {"warm-up", o.Warmup, 0, maxTime}, {"ramp", o.Ramp, 0, maxTime},
+		{"rtt", o.RTT, 0, maxRTT}, {"timeout", o.Timeout, time.Millisecond, maxTimeout},
+		{"debounce", o.Typing.Debounce, 0, maxTime}, {"think time", o.Typing.Think, 0, maxTime},
+		{"keystroke gap", o.Typing.Keystroke, time.Millisecond, maxTime},
 	} {
-		if d.value < d.least || d.value > maxTime {
-			return fmt.Errorf("the %s is %s; it must be from %s to %s", d.name, d.value, d.least, maxTime)
+		if d.value < d.least || d.value > d.most {
+			return fmt.Errorf("the %s is %s; it must be from %s to %s", d.name, d.value, d.least, d.most)
 		}
 	}
 	switch {

@@ -1,10 +1,6 @@
 package load
 
-import (
-	"time"
-
-	"github.com/HdrHistogram/hdrhistogram-go"
-)
+import "time"
 
 // Report is what a population saw. Its JSON is what `ghostline load --json`
 // prints. Times are in milliseconds where a name ends in _ms, else in seconds.
@@ -77,10 +73,12 @@ type ErrorCount struct {
 	Example string `json:"example,omitempty"`
 }
 
-// Times are statistics of durations, in milliseconds, exact to 0.1 %.
+// Times are statistics of durations, in milliseconds. Percentiles are exact to
+// 0.1 %, the others exactly.
 type Times struct {
 	Count int64   `json:"count"`
 	Mean  float64 `json:"mean_ms"`
+	Min   float64 `json:"min_ms"`
 	P50   float64 `json:"p50_ms"`
 	P90   float64 `json:"p90_ms"`
 	P95   float64 `json:"p95_ms"`
@@ -140,10 +138,8 @@ func (r *run) progress(now time.Time, since time.Duration) Progress {
 	if all > 0 {
 		p.CancelPercent = 100 * float64(cancelled) / float64(all)
 	}
-	if t.firstByteAll.TotalCount() > 0 {
-		p.FirstByteP50 = time.Duration(t.firstByteAll.ValueAtQuantile(50)) * histogramUnit
-		p.FirstByteP99 = time.Duration(t.firstByteAll.ValueAtQuantile(99)) * histogramUnit
-	}
+	at := t.firstByteAll.at(50, 99)
+	p.FirstByteP50, p.FirstByteP99 = at[50], at[99]
 	t.reset()
 	return p
 }
@@ -170,7 +166,7 @@ func (r *run) report(interrupted bool) *Report {
 			Drawn: t.through, BeforeFirstByte: t.counts[CancelledBefore], MidStream: t.counts[CancelledDuring], AnsweredFirst: t.throughWhole,
 		},
 		Errors:    make(map[string]ErrorCount),
-		FirstByte: timesOf(t.firstByte), WholeAnswer: timesOf(t.whole), FirstByteAll: timesOf(t.firstByteAll), SentLate: timesOf(t.lag),
+		FirstByte: t.firstByte.times(), WholeAnswer: t.whole.times(), FirstByteAll: t.firstByteAll.times(), SentLate: t.lag.times(),
 		Connections: Connections{
 			Opened: r.connections.opened.Load(), Reopened: r.connections.reopened.Load(),
 			ClosedByCancel: r.connections.afterCancel.Load(), Failed: r.connections.failed.Load(),
@@ -196,20 +192,6 @@ func (r *run) window() time.Duration {
 		return stopped.Sub(r.measureFrom)
 	}
 	return time.Since(r.measureFrom) // interrupted
-}
-
-func timesOf(h *hdrhistogram.Histogram) Times {
-	at := func(percent float64) float64 {
-		return milliseconds(time.Duration(h.ValueAtQuantile(percent)) * histogramUnit)
-	}
-	if h.TotalCount() == 0 {
-		return Times{}
-	}
-	return Times{
-		Count: h.TotalCount(), Mean: h.Mean() * milliseconds(histogramUnit),
-		P50: at(50), P90: at(90), P95: at(95), P99: at(99), P999: at(99.9),
-		Max: milliseconds(time.Duration(h.Max()) * histogramUnit),
-	}
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

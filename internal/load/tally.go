@@ -6,21 +6,7 @@ import (
 	"net/http/httptrace"
 	"sync"
 	"sync/atomic"
-	"time"
-
-	"github.com/HdrHistogram/hdrhistogram-go"
 )
-
-// Times are kept in microseconds up to a day, with three significant digits: a
-// percentile is off by at most 0.1 %, and memory does not grow with requests.
-const (
-	histogramUnit   = time.Microsecond
-	histogramDigits = 3
-)
-
-func newHistogram() *hdrhistogram.Histogram {
-	return hdrhistogram.New(1, int64(maxTime/histogramUnit), histogramDigits)
-}
 
 // tally counts requests that have ended.
 type tally struct {
@@ -37,14 +23,14 @@ type tally struct {
 	// came first.
 	through, throughWhole int64
 
-	firstByte    *hdrhistogram.Histogram // of requests that were waited for
-	firstByteAll *hdrhistogram.Histogram // of all that got one
-	whole        *hdrhistogram.Histogram // of requests that were waited for
-	lag          *hdrhistogram.Histogram
+	firstByte    *durations // of requests that were waited for
+	firstByteAll *durations // of all that got one
+	whole        *durations // of requests that were waited for
+	lag          *durations
 }
 
 func newTally() *tally {
-	return &tally{firstByte: newHistogram(), firstByteAll: newHistogram(), whole: newHistogram(), lag: newHistogram()}
+	return &tally{firstByte: newDurations(), firstByteAll: newDurations(), whole: newDurations(), lag: newDurations()}
 }
 
 // traced sets the context of the tally's requests: one for all, so that counting
@@ -70,16 +56,16 @@ func (t *tally) end(a *ask) {
 	if t.examples[a.outcome] == "" {
 		t.examples[a.outcome] = a.example
 	}
-	record(t.lag, a.lag)
+	t.lag.record(a.lag)
 	waited := a.turn.lifetime == 0
 	if a.firstByte > 0 {
-		record(t.firstByteAll, a.firstByte)
+		t.firstByteAll.record(a.firstByte)
 		if waited {
-			record(t.firstByte, a.firstByte)
+			t.firstByte.record(a.firstByte)
 		}
 	}
 	if waited && a.outcome == Whole {
-		record(t.whole, a.whole)
+		t.whole.record(a.whole)
 	}
 	if !waited {
 		t.through++
@@ -89,18 +75,12 @@ func (t *tally) end(a *ask) {
 	}
 }
 
-// record records d, which Options bound to what a histogram holds; more, of a
-// machine that slept, is its maximum.
-func record(h *hdrhistogram.Histogram, d time.Duration) {
-	_ = h.RecordValue(int64(min(max(d, 0), maxTime) / histogramUnit))
-}
-
 // reset makes t count from nothing.
 func (t *tally) reset() {
 	t.counts = [outcomes]int64{}
 	t.through, t.throughWhole = 0, 0
-	for _, h := range []*hdrhistogram.Histogram{t.firstByte, t.firstByteAll, t.whole, t.lag} {
-		h.Reset()
+	for _, d := range []*durations{t.firstByte, t.firstByteAll, t.whole, t.lag} {
+		d.reset()
 	}
 }
 

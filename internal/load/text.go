@@ -11,9 +11,9 @@ import (
 const (
 	minPromptBytes = 1 << 10
 	maxPromptBytes = 64 << 10
-	// textBytes is the size of the text that all prompts are parts of: many times
-	// the longest prompt, so that places differ.
-	textBytes = 1 << 20
+	// textBytes is the size of the text that all prompts are parts of: several
+	// times the longest prompt, so that places differ.
+	textBytes = 512 << 10
 )
 
 // text is source code that nobody wrote, in the form that it has in a JSON

@@ -33,7 +33,7 @@ func explain(sys *system, err error) string {
 	case errors.As(err, &resolve):
 		advice = "check the host name in --proxy and --issuer, and the network"
 	case errors.As(err, &dial) && dial.Op == "dial":
-		advice = "check that the server runs and that --proxy and --issuer are right"
+		advice = "check that the server runs and that its URL is right"
 	}
 	if advice == "" {
 		return err.Error()

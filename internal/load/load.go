@@ -11,7 +11,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -79,7 +78,7 @@ func newRun(o Options, target *target) *run {
 	}
 	r.head, r.tail = o.bodyEnds()
 	r.readers.New = func() any { return sse.NewReader(nil) }
-	for _, tokens := range o.Tokens {
+	for _, tokens := range o.Tokens[:min(len(o.Tokens), o.Users)] {
 		r.sources = append(r.sources, &source{tokens: tokens})
 	}
 	return r
@@ -176,12 +175,4 @@ func sleepUntil(ctx context.Context, at time.Time) bool {
 	case <-ctx.Done():
 		return false
 	}
-}
-
-// version is the module's version that this program was built from.
-func version() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version[0] == 'v' {
-		return info.Main.Version
-	}
-	return "devel"
 }

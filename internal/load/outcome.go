@@ -87,6 +87,7 @@ func statusOutcome(status int) Outcome {
 // never a text that the server wrote.
 func failure(err error, answering *http.Response) (o Outcome, example string) {
 	var stream http2.StreamError
+	//lint:ignore SA1019 deprecated only from Go 1.27, where net/http follows x/net
 	var away http2.GoAwayError
 	switch {
 	case errors.As(err, &stream) && stream.Code == http2.ErrCodeRefusedStream:

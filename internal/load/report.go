@@ -101,6 +101,7 @@ type Connections struct {
 
 // Tokens is about the tokens that users had.
 type Tokens struct {
+	// Sources is how many there were, each shared by some users or one.
 	Sources   int   `json:"sources"`
 	Refreshed int64 `json:"refreshed"`
 }

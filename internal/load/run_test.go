@@ -2,8 +2,11 @@ package load
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
+	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -274,5 +277,56 @@ func TestNothingThere(t *testing.T) {
 	o.Tokens = append(o.Tokens, &failingTokens{})
 	if _, err = Run(t.Context(), o); !errors.Is(err, errNoToken) {
 		t.Errorf("%v, want the error of the token", err)
+	}
+}
+
+// TestProtocols: what a server speaks, and what is said if it is not what was
+// asked for.
+func TestProtocols(t *testing.T) {
+	t.Parallel()
+	answer := func(w http.ResponseWriter, _ *http.Request) { events(w, wholeAnswer) }
+	old := httptest.NewServer(http.HandlerFunc(answer))
+	t.Cleanup(old.Close)
+	oldTLS := httptest.NewUnstartedServer(http.HandlerFunc(answer))
+	newTLS := httptest.NewUnstartedServer(http.HandlerFunc(answer))
+	newTLS.EnableHTTP2 = true
+	for _, s := range []*httptest.Server{oldTLS, newTLS} {
+		s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+		s.StartTLS()
+		t.Cleanup(s.Close)
+	}
+	for _, test := range []struct {
+		name     string
+		server   *httptest.Server
+		protocol Protocol
+		want     string // the protocol of the report, or of an error
+	}{
+		{"auto over TLS", newTLS, ProtocolAuto, "HTTP/2.0"},
+		{"h1 over TLS", newTLS, ProtocolH1, "HTTP/1.1"},
+		{"h2", newTLS, ProtocolH2, "HTTP/2.0"},
+		{"auto at an old server", oldTLS, ProtocolAuto, "HTTP/1.1"},
+		{"h2 at an old server", oldTLS, ProtocolH2, "does not speak HTTP/2 (ALPN h2)"},
+		{"auto without TLS at an old server", old, ProtocolAuto, "ask for protocol h1"},
+		{"h1 without TLS", old, ProtocolH1, "HTTP/1.1"},
+	} {
+		o := quick(test.server.URL)
+		o.Users, o.Requests, o.Typing.CancelPercent, o.Target.Protocol = 1, 5, 0, test.protocol
+		if test.server != old {
+			o.Target.RootCAs = x509.NewCertPool()
+			o.Target.RootCAs.AddCert(test.server.Certificate())
+		}
+		r, err := Run(t.Context(), o)
+		if err == nil && strings.HasPrefix(test.want, "HTTP/") && r.Requests.Whole != 5 {
+			t.Errorf("%s:\n%s", test.name, r.text())
+		}
+		said := ""
+		if err != nil {
+			said = err.Error()
+		} else {
+			said = r.text()
+		}
+		if !strings.Contains(said, test.want) {
+			t.Errorf("%s: %q is not said in %s", test.name, test.want, said)
+		}
 	}
 }

@@ -61,7 +61,7 @@ func (r *Report) writeCounts(b *strings.Builder) {
 			row("    "+strings.ReplaceAll(o.String(), "_", " "), e.Count, e.Example)
 		}
 	}
-	row("typed through", through.Drawn, fmt.Sprintf("%d of them were answered first", through.AnsweredFirst))
+	row("typed through", through.Drawn, fmt.Sprintf("%d answered first", through.AnsweredFirst))
 }
 
 func (r *Report) writeRest(b *strings.Builder) {

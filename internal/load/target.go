@@ -69,10 +69,12 @@ func newTarget(t Target, rtt time.Duration) (*target, error) {
 	if t.Protocol == ProtocolH2 {
 		transport.TLSClientConfig.VerifyConnection = requireHTTP2
 	}
-	// The engine of x/net rather than the toolchain's copy, for its typed errors.
-	//lint:ignore SA1019 what it advises instead is the toolchain's copy
-	if _, err := http2.ConfigureTransports(transport); err != nil {
-		return nil, fmt.Errorf("HTTP/2 client: %w", err)
+	if protocols.HTTP2() || protocols.UnencryptedHTTP2() {
+		// The engine of x/net rather than the toolchain's copy, for its typed errors.
+		//lint:ignore SA1019 what it advises instead is the toolchain's copy
+		if _, err := http2.ConfigureTransports(transport); err != nil {
+			return nil, fmt.Errorf("HTTP/2 client: %w", err)
+		}
 	}
 	return &target{url: u, addr: hostPort(u), transport: transport, distance: d}, nil
 }

@@ -45,6 +45,7 @@ type typist struct {
 	text        *text
 	suffixBytes int
 
+	begun    bool // it has had a turn
 	through  bool // the turn before was typed through
 	start    int  // of the prompt
 	cursor   int  // its end
@@ -82,9 +83,13 @@ func (t *typist) next() turn {
 	if t.through {
 		next.lifetime = max(gap-t.typing.Debounce, 1)
 	}
-	if t.rate > 0 {
+	switch {
+	case t.rate > 0:
 		next.pause = time.Duration(t.random.ExpFloat64() / t.rate * float64(time.Second))
+	case !t.begun: // in the middle of a thought, or all users would begin with the longest pause
+		next.pause = time.Duration(t.random.Float64() * float64(next.pause))
 	}
+	t.begun = true
 	t.move(keys)
 	next.prompt = t.text.part(t.start, t.cursor)
 	next.suffix = t.text.part(t.cursor, min(t.cursor+t.suffixBytes, t.text.size()))

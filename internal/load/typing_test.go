@@ -55,7 +55,7 @@ func TestTypingDistributions(t *testing.T) {
 	const n = 40_000
 	var lifetimes, thinks []float64
 	var sizes []float64
-	afterAnswer := true
+	afterAnswer := false
 	for _, turn := range turns(typingOptions(), 2, n) {
 		if afterAnswer {
 			thinks = append(thinks, float64(turn.pause))

@@ -201,6 +201,7 @@ func TestUp(t *testing.T) {
 	if text := s.expect(exitOK, "", "complete", "--max-tokens", "8", path+":4:2"); strings.TrimSpace(text) == "" {
 		t.Errorf("complete printed %q", text)
 	}
+	s.expect(exitOK, "connections                           3            0 opened again", "load", "--users", "3", "--requests", "30", "--think", "5ms")
 	token := strings.TrimSpace(s.expect(exitOK, "", "token"))
 	s.stream("/v1/completions", token, `{"model":"ghost-code","prompt":"x","max_tokens":8,"stream":true}`)
 }

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/ghostline-dev/ghostline/client"
 	"github.com/tidwall/gjson"
 )
 
@@ -95,7 +96,7 @@ func (a *ask) try(ctx context.Context) {
 		var err error
 		if token, err = source.token(ctx); err != nil {
 			if !a.gone(ctx) {
-				a.outcome = NoToken
+				a.outcome, a.example = NoToken, issuerExample(err)
 			}
 			return
 		}
@@ -121,6 +122,15 @@ func (a *ask) try(ctx context.Context) {
 		return
 	}
 	a.read(ctx, resp)
+}
+
+// issuerExample says what an issuer answered.
+func issuerExample(err error) string {
+	var refusal *client.IssuerError
+	if errors.As(err, &refusal) {
+		return "the issuer answered " + strconv.Itoa(refusal.Status)
+	}
+	return ""
 }
 
 // send does the round trip. The wire is the caller's to release if there is a

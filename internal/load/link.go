@@ -107,7 +107,9 @@ func (l *link) dial(call *dialCall) {
 	defer close(call.done)
 	l.dialing = nil
 	if err != nil {
-		l.books.failed.Add(1)
+		if l.ctx.Err() == nil {
+			l.books.failed.Add(1)
+		}
 		call.err = err
 		return
 	}

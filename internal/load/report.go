@@ -52,8 +52,10 @@ type Requests struct {
 	// NeverLeft is how many requests and retries found a connection, but ended
 	// before their headers were written to it: a server knows nothing of them.
 	NeverLeft int64 `json:"never_left"`
-	// Warmup is how many were sent before, and are in no other figure.
-	Warmup int64 `json:"warmup"`
+	// Warmup is how many were sent before, WarmupErrors how many of them ended in
+	// an error. They are in no other figure.
+	Warmup       int64 `json:"warmup"`
+	WarmupErrors int64 `json:"warmup_errors"`
 }
 
 // TypedThrough counts requests that were to be typed through. Those that are in
@@ -153,7 +155,7 @@ func (r *run) report(interrupted bool) *Report {
 	defer r.warmup.mu.Unlock()
 	t := r.measured
 	all, cancelled, failed := t.total()
-	warmup, _, _ := r.warmup.total()
+	warmup, _, warmupErrors := r.warmup.total()
 	address := *r.target.url
 	address.RawQuery = ""
 	report := &Report{
@@ -161,7 +163,8 @@ func (r *run) report(interrupted bool) *Report {
 		Rate: r.options.Rate, RTT: milliseconds(r.options.RTT), Interrupted: interrupted,
 		Requests: Requests{
 			Sent: all, Whole: t.counts[Whole], Cancelled: cancelled, Superseded: t.counts[Superseded], Errors: failed,
-			CutOff: t.counts[CutOff], Retries: t.retries.Load(), NeverLeft: t.tries.Load() - t.left.Load(), Warmup: warmup,
+			CutOff: t.counts[CutOff], Retries: t.retries.Load(), NeverLeft: t.tries.Load() - t.left.Load(),
+			Warmup: warmup, WarmupErrors: warmupErrors,
 		},
 		TypedThrough: TypedThrough{
 			Drawn: t.through, BeforeFirstByte: t.counts[CancelledBefore], MidStream: t.counts[CancelledDuring], AnsweredFirst: t.throughWhole,

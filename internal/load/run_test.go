@@ -120,8 +120,13 @@ func TestHTTP1(t *testing.T) {
 		t.Errorf("want cancels over HTTP/1.1 and no errors:\n%s", r.text())
 	}
 	c := r.Connections
-	if c.Opened != model.Stats().ConnectionsOpened || c.Opened != 4+c.Reopened || c.Reopened == 0 || c.ClosedByCancel < c.Reopened || c.ClosedByCancel > r.Requests.Cancelled {
-		t.Errorf("%d connections at the model server, %d cancels, reported: %+v", model.Stats().ConnectionsOpened, r.Requests.Cancelled, c)
+	if c.Opened != 4+c.Reopened || c.Reopened == 0 || c.ClosedByCancel < c.Reopened || c.ClosedByCancel > r.Requests.Cancelled {
+		t.Errorf("%d cancels and these connections: %+v", r.Requests.Cancelled, c)
+	}
+	// A user may be opening another one when the run ends.
+	eventually(t, "the model server has seen the connections", func() bool { return model.Stats().ConnectionsOpened >= c.Opened })
+	if seen := model.Stats().ConnectionsOpened; seen > c.Opened+4 {
+		t.Errorf("%d connections at the model server, reported: %+v", seen, c)
 	}
 }
 
@@ -190,16 +195,14 @@ func TestWarmup(t *testing.T) {
 	if r.Requests.Warmup == 0 || r.Requests.Sent != 50 || r.SentLate.Count != 50 {
 		t.Errorf("want 50 requests, and others before:\n%s", r.text())
 	}
-	if len(seen) == 0 || !seen[0].WarmingUp || seen[len(seen)-1].Elapsed < time.Second/2 {
-		t.Fatalf("progress: %+v", seen)
-	}
-	var rate, firstByte bool
+	var warming, rate, firstByte bool
 	for _, p := range seen {
+		warming = warming || p.WarmingUp && p.Elapsed > 0
 		rate = rate || p.PerSecond > 0
 		firstByte = firstByte || p.FirstByteP50 > 0 && p.FirstByteP99 >= p.FirstByteP50
 	}
-	if !rate || !firstByte {
-		t.Errorf("progress without a rate or a first byte: %+v", seen)
+	if !warming || !rate || !firstByte {
+		t.Errorf("progress without a warm-up, a rate or a first byte: %+v", seen)
 	}
 }
 

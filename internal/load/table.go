@@ -73,7 +73,11 @@ func (r *Report) writeRest(b *strings.Builder) {
 		fmt.Fprintf(b, "%-30s%9d            cancelled before they were sent\n", "never left", q.NeverLeft)
 	}
 	if q.Warmup > 0 {
-		fmt.Fprintf(b, "%-30s%9d            not in these figures\n", "requests of the warm-up", q.Warmup)
+		note := "not in these figures"
+		if q.WarmupErrors > 0 {
+			note += fmt.Sprintf(", %d errors", q.WarmupErrors)
+		}
+		fmt.Fprintf(b, "%-30s%9d            %s\n", "requests of the warm-up", q.Warmup, note)
 	}
 	note := fmt.Sprintf("%d opened again", c.Reopened)
 	if c.ClosedByCancel > 0 {

@@ -107,7 +107,7 @@ func TestReportForm(t *testing.T) {
 	t.Parallel()
 	r := &Report{
 		URL: "https://x/v1/completions", Protocol: "HTTP/2.0", Users: 3, Seed: 1, RTT: 80, Seconds: 10, PerSecond: 1.2, Interrupted: true,
-		Requests:     Requests{Sent: 12, Whole: 6, Cancelled: 3, Superseded: 1, Errors: 1, CutOff: 1, Retries: 2, NeverLeft: 1, Warmup: 4},
+		Requests:     Requests{Sent: 12, Whole: 6, Cancelled: 3, Superseded: 1, Errors: 1, CutOff: 1, Retries: 2, NeverLeft: 1, Warmup: 4, WarmupErrors: 2},
 		TypedThrough: TypedThrough{Drawn: 4, BeforeFirstByte: 2, MidStream: 1, AnsweredFirst: 1},
 		Errors:       map[string]ErrorCount{"status_429": {1, "429 too_many_requests"}},
 		FirstByte:    Times{Count: 6, Mean: 12.34},
@@ -123,7 +123,7 @@ func TestReportForm(t *testing.T) {
 		"HTTP/2.0, 3 users who type and wait, seed 1, round trip longer by 80ms, interrupted",
 		"requests 12 in 10.0 s: 1.2/s", "whole 6 50.0 %", "cancelled 3 25.0 % 2 before the first byte, 1 mid-stream",
 		"superseded (499) 1", "cut off by the interruption 1", "status 429 1 8.3 % 429 too_many_requests",
-		"typed through 4 33.3 % 1 answered first", "retries 2", "never left 1", "requests of the warm-up 4",
+		"typed through 4 33.3 % 1 answered first", "retries 2", "never left 1", "requests of the warm-up 4 not in these figures, 2 errors",
 		"connections 4 1 opened again, 1 after a cancel, 1 failed", "tokens 1 2 refreshed", "first byte 6 12.3",
 	} {
 		if !strings.Contains(text, want) {

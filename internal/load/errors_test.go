@@ -39,17 +39,17 @@ func stream(text string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { events(w, text) }
 }
 
-// TestOutcomes: each way in which an answer can go wrong is told from the others,
-// over HTTP/2 and HTTP/1.1.
-func TestOutcomes(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct {
-		name    string
-		handler http.HandlerFunc
-		want    Outcome
-		h1      Outcome // if it is another over HTTP/1.1
-		example string
-	}{
+// outcomeTest is an answer and what it counts as.
+type outcomeTest struct {
+	name    string
+	handler http.HandlerFunc
+	want    Outcome
+	h1      Outcome // if it is another over HTTP/1.1
+	example string
+}
+
+func outcomeTests() []outcomeTest {
+	return []outcomeTest{
 		{name: "whole", handler: stream(wholeAnswer), want: Whole},
 		{name: "Mistral's form", handler: stream(`data: {"choices":[{"delta":{"content":"x"},"finish_reason":"stop"}]}` + "\n\n" + doneEvent), want: Whole},
 		{name: "no text", handler: stream(finishEvent + doneEvent), want: Whole},
@@ -86,7 +86,14 @@ func TestOutcomes(t *testing.T) {
 			events(w, textEvent)
 			<-r.Context().Done()
 		}, want: TimedOut},
-	} {
+	}
+}
+
+// TestOutcomes: each way in which an answer can go wrong is told from the others,
+// over HTTP/2 and HTTP/1.1.
+func TestOutcomes(t *testing.T) {
+	t.Parallel()
+	for _, test := range outcomeTests() {
 		for _, protocol := range []Protocol{ProtocolAuto, ProtocolH1} {
 			want := test.want
 			if protocol == ProtocolH1 && test.h1 != 0 {

@@ -10,9 +10,10 @@ import (
 	"time"
 )
 
-// closeWait is how long the end of a link waits for the resets of cancelled
-// requests to leave.
-const closeWait = 250 * time.Millisecond
+// closeWait is how long the end of a link waits until the server has seen the
+// resets of cancelled requests (the engine sends a PING behind most of them). Closing
+// earlier may take from the server what it has not read yet.
+const closeWait = 2 * time.Second
 
 // connectionBooks count the connections of all users.
 type connectionBooks struct{ opened, reopened, afterCancel, failed atomic.Int64 }
@@ -182,8 +183,8 @@ func (l *link) closeIfDrainedLocked(w *wire) {
 	}
 }
 
-// close ends a dial under way, and closes the connection once the resets of
-// cancelled requests are written. No request may be running.
+// close ends a dial under way, and closes the connection once the server has seen
+// the resets of cancelled requests. No request may be running.
 func (l *link) close() {
 	l.cancel()
 	l.mu.Lock()

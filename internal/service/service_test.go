@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/ghostline-dev/ghostline/internal/localca"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // writeCertificate writes a certificate and its key and returns their files.
@@ -208,9 +209,8 @@ func TestEnv(t *testing.T) {
 			if l.TLS == nil || l.Cleartext == nil || l.Admin == nil || l.Certificate == nil {
 				t.Errorf("listeners %+v", l)
 			}
-			if families, err := env.Metrics.Gather(); err != nil || len(families) == 0 {
-				t.Errorf("%d metrics of the process, error %v", len(families), err)
-			}
+			wantProcessMetrics(t, env.Metrics)
+			fmt.Fprint(env.Stdout, "said")
 			<-ctx.Done()
 			return nil
 		},
@@ -220,7 +220,28 @@ func TestEnv(t *testing.T) {
 	var out, log bytes.Buffer
 	code := c.Exec(ctx, []string{"-listen-tls", "127.0.0.1:0", "-tls-cert", cert, "-tls-key", key,
 		"-listen-cleartext", "127.0.0.1:0", "-listen-admin", "127.0.0.1:0", "-config", "x.yaml"}, &out, &log)
-	if code != exitOK || !strings.Contains(log.String(), `"msg":"hello","config":"x.yaml"`) {
-		t.Errorf("code %d, log %s", code, log.String())
+	if code != exitOK || !strings.Contains(log.String(), `"msg":"hello","config":"x.yaml"`) || out.String() != "said" {
+		t.Errorf("code %d, log %s, output %q", code, log.String(), out.String())
+	}
+}
+
+// wantProcessMetrics checks what every service tells of its process.
+func wantProcessMetrics(t *testing.T, metrics *prometheus.Registry) {
+	t.Helper()
+	families, err := metrics.Gather()
+	if err != nil {
+		t.Error(err)
+	}
+	values := map[string]float64{}
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			values[family.GetName()] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
+			if l := m.GetLabel(); family.GetName() == "ghostline_build_info" && (len(l) != 1 || l[0].GetName() != "version" || l[0].GetValue() != Version()) {
+				t.Errorf("the version is told as %v, want %s", l, Version())
+			}
+		}
+	}
+	if values["ghostline_build_info"] != 1 || values["go_goroutines"] < 1 || values["process_resident_memory_bytes"] < 1 {
+		t.Errorf("metrics of the process: %v", values)
 	}
 }

@@ -79,7 +79,9 @@ func (p *proxy) runMirror(ctx context.Context, x *exchange, c *comparison) {
 		return
 	}
 	err := p.protect(func() error { return p.askWhole(ctx, x) })
-	p.attempted(x, err)
+	if !x.asked.IsZero() { // else the request could not be put to the unit, which knows nothing of it
+		p.attempted(x, err)
+	}
 	if err != nil {
 		p.logTry(x, err)
 	}

@@ -14,7 +14,7 @@ func (p *proxy) prepare(x *exchange) error {
 	})
 	if err != nil {
 		e := badRequest("this request cannot be put to the model that serves it: %s", err)
-		e.cause = err
+		e.cause, e.attempt = err, attemptInvalid
 		return e
 	}
 	x.outbound = outbound

@@ -57,6 +57,10 @@ func (p *proxy) askWhole(ctx context.Context, x *exchange) error {
 	}
 	defer p.close(a)
 	for x.ask.stream {
+		if x.isMirror { // a probe's answer is short and has the time for its first byte
+			a.clock.gotEvent()
+			a.clock.reading()
+		}
 		event, err := a.next()
 		if err != nil {
 			return a.failure(err)

@@ -170,19 +170,24 @@ func (v *vote) sendsAway(now time.Time) bool {
 }
 
 // regionProblem is what is wrong with the region, if anything is: its proxies
-// need the issuer's keys and at least one unit that answers.
+// need the issuer's keys and at least one unit that answers, and could answer users.
 func (s *snapshot) regionProblem(now, since time.Time) error {
 	if s.auth == nil {
 		return errNoKeys
 	}
 	units := 0
-	for _, u := range s.units {
-		if u.Region != s.config.Region || u.problem != "" {
+	for _, v := range s.variants {
+		if v.onlyMirrored {
 			continue
 		}
-		units++
-		if u.answers(now, since) {
-			return nil
+		for _, u := range v.units {
+			if u.Region != s.config.Region {
+				continue
+			}
+			units++
+			if u.answers(now, since) {
+				return nil
+			}
 		}
 	}
 	return fmt.Errorf("none of the region's %d units answers", units)

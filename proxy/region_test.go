@@ -43,6 +43,8 @@ func TestRegionProblem(t *testing.T) {
 				s.auth = new(auth.Authenticator)
 				s.units[0].probed = tc.probed
 				tc.before(s.units[0])
+				s.variants = nil
+				s.link() // for a unit that is out of use now
 				time.Sleep(tc.after)
 				now := time.Now()
 				if err := s.regionProblem(now, now.Add(-10*time.Second)); (err == nil) != tc.ok {
@@ -50,6 +52,28 @@ func TestRegionProblem(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestRegionOfMirrors: units that answer only copies of requests do not make up
+// for those that would answer users.
+func TestRegionOfMirrors(t *testing.T) {
+	s := testUnits(
+		config.Unit{Name: "u", Region: "here", Serves: "m/stable"}, config.Unit{Name: "judged", Region: "here", Serves: "m/candidate"},
+	)
+	s.auth = new(auth.Authenticator)
+	s.config.Models[0].Variants = []config.Variant{{Name: "stable", Weight: 1}, {Name: "candidate"}}
+	s.variants = nil
+	s.link()
+	now := time.Now()
+	if err := s.regionProblem(now, now); err != nil {
+		t.Errorf("while both answer: %v", err)
+	}
+	for range 5 {
+		s.units[0].endpoint.health.Failed(now)
+	}
+	if err := s.regionProblem(now, now); err == nil || err.Error() != "none of the region's 1 units answers" {
+		t.Errorf("while only the judged one answers: %v", err)
 	}
 }
 

@@ -18,6 +18,9 @@ func (p *proxy) shed(x *exchange) error {
 		return nil
 	}
 	for _, v := range m.variants {
+		if v.onlyMirrored {
+			continue
+		}
 		for _, u := range v.units {
 			if p.standing(x, u, x.start) != notToAsk {
 				return nil

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"hash/maphash"
@@ -49,16 +48,13 @@ func (p *proxy) takeFeedback(x *exchange) error {
 // parseFeedback reads and checks a feedback's body.
 func parseFeedback(body []byte) (*feedback, error) {
 	f := new(feedback)
-	decoder := json.NewDecoder(bytes.NewReader(body))
-	if err := decoder.Decode(f); err != nil {
+	if err := json.Unmarshal(body, f); err != nil {
 		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrong.Field != "" {
 			return nil, badRequest("the field %q must be text", wrong.Field)
 		}
-		return nil, badRequest("the request's body must be a JSON object with request_id and event")
+		return nil, badRequest("the request's body must be one JSON object with request_id and event")
 	}
 	switch {
-	case decoder.More():
-		return nil, badRequest("the request's body must be one JSON object")
 	case !isWord(f.RequestID):
 		return nil, badRequest(`the field "request_id" must be the X-Request-Id of a completion`)
 	case !slices.Contains(feedbackEvents, f.Event):
@@ -72,17 +68,16 @@ func parseFeedback(body []byte) (*feedback, error) {
 // countFeedback counts what a client says of a completion for the variant that
 // served it: each event of a request once.
 func (p *proxy) countFeedback(x *exchange, f *feedback) error {
-	key, event := p.served.key(x.claims.Subject, f.RequestID), slices.Index(feedbackEvents, f.Event)
-	if p.served.take(key, event) {
-		return nil
+	var told feedbackCounts
+	if m := x.snapshot.models[f.Model]; m != nil && x.claims.AllowsModel(m.Name) {
+		if v := m.variant(f.Variant); v != nil {
+			told = v.feedback
+		}
 	}
-	m := x.snapshot.models[f.Model]
-	if m == nil || !x.claims.AllowsModel(m.Name) || m.variant(f.Variant) == nil {
+	if !p.served.take(p.served.key(x.claims.Subject, f.RequestID), slices.Index(feedbackEvents, f.Event), told) {
 		return notFound("request_not_found", "this proxy knows no such completion of this user; if it has others beside it, "+
 			"tell model and variant too: the model that was asked for, and the header X-Ghostline-Variant of its answer")
 	}
-	p.served.remember(key, m.variant(f.Variant).feedback)
-	p.served.take(key, event)
 	return nil
 }
 
@@ -126,15 +121,19 @@ func (s *served) key(subject, id string) uint64 {
 func (s *served) remember(key uint64, counts feedbackCounts) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.add(key, servedBy{counts: counts})
+}
+
+func (s *served) add(key uint64, by servedBy) {
 	if len(s.recent) == maxRemembered {
 		s.earlier, s.recent = s.recent, make(map[uint64]servedBy, maxRemembered)
 	}
-	s.recent[key] = servedBy{counts: counts}
+	s.recent[key] = by
 }
 
-// take counts an event of a request, unless it was already. It is false if the
-// request is not known.
-func (s *served) take(key uint64, event int) bool {
+// take counts an event of a request, unless it was already. A request that is not
+// known is counted where the client told, unless that is nil: then take is false.
+func (s *served) take(key uint64, event int, told feedbackCounts) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	in := s.recent
@@ -143,12 +142,20 @@ func (s *served) take(key uint64, event int) bool {
 		in = s.earlier
 		by, ok = in[key]
 	}
-	if ok && by.told&(1<<event) == 0 {
+	if !ok {
+		if told == nil {
+			return false
+		}
+		by = servedBy{counts: told}
+		s.add(key, by)
+		in = s.recent
+	}
+	if by.told&(1<<event) == 0 {
 		by.told |= 1 << event
 		in[key] = by
 		by.counts[event].Inc()
 	}
-	return ok
+	return true
 }
 
 func (m *metrics) feedbackOf(model, variant string) (counts feedbackCounts) {

@@ -163,10 +163,23 @@ func (p *proxy) fail(w http.ResponseWriter, r *http.Request, x *exchange, err er
 	case x.phase == phaseStream:
 		p.breakOff(w, x, e)
 	default:
-		if x.received.IsZero() && !endsReading(e) { // the body's time is up already
-			httpserver.LeaveBody(w, r)
+		if x.received.IsZero() {
+			leaveBody(w, r, e)
 		}
 		writeError(w, x.id, e)
+	}
+}
+
+// leaveBody is for an answer to a request whose body was not read to its end.
+func leaveBody(w http.ResponseWriter, r *http.Request, err error) {
+	switch {
+	case !endsReading(err):
+		httpserver.LeaveBody(w, r)
+	case r.ProtoMajor == 1:
+		// We ended the read, perhaps just as the body was whole. Then it is the
+		// server's read for the next request that failed, which ends the contexts of
+		// all that follow on the connection.
+		w.Header().Set("Connection", "close")
 	}
 }
 
@@ -255,8 +268,8 @@ func (p *proxy) serveFeedback(w http.ResponseWriter, r *http.Request) (stranger 
 	defer p.inFlight.Add(-1)
 	for _, stage := range []func(*exchange) error{p.admit, p.authenticate, p.takeFeedback} {
 		if err := stage(x); err != nil {
-			if x.received.IsZero() && !endsReading(err) {
-				httpserver.LeaveBody(w, r)
+			if x.received.IsZero() {
+				leaveBody(w, r, err)
 			}
 			writeError(w, x.id, asClientError(err))
 			return x.stranger

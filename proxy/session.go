@@ -97,17 +97,17 @@ func (s *subjectState) takePlace(key sessionKey, cut func()) (taken, oldest *pla
 	case s.running >= s.limits.InFlight*s.limits.Sessions:
 		oldest = s.oldestWaiting()
 	default:
-		return s.add(in, cut), nil
+		return s.add(in, key, cut), nil
 	}
 	if oldest == nil {
 		return nil, nil
 	}
 	oldest.superseded = true
 	s.remove(oldest)
-	return s.add(in, cut), oldest
+	return s.add(in, key, cut), oldest
 }
 
-// session returns the session with that key, which may be new.
+// session returns the session with that key, or one that runs nothing, for it.
 func (s *subjectState) session(key sessionKey) *session {
 	var idle *session
 	for _, in := range s.sessions {
@@ -122,11 +122,11 @@ func (s *subjectState) session(key sessionKey) *session {
 		idle = &session{}
 		s.sessions = append(s.sessions, idle)
 	}
-	idle.key = key
 	return idle
 }
 
-func (s *subjectState) add(in *session, cut func()) *place {
+func (s *subjectState) add(in *session, key sessionKey, cut func()) *place {
+	in.key = key
 	s.arrivals++
 	s.running++
 	p := &place{subject: s, session: in, arrival: s.arrivals, cut: cut}

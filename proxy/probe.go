@@ -63,7 +63,7 @@ func (p *proxy) askWhole(ctx context.Context, x *exchange) error {
 		}
 		event, err := a.next()
 		if err != nil {
-			return a.failure(err)
+			return a.broken(err)
 		}
 		if event.Done {
 			a.end() // else each probe would cost a unit of HTTP/1.1 a connection

@@ -95,9 +95,9 @@ func (a *answer) end() {
 func (a *answer) broken(err error) error {
 	cause := context.Cause(a.ctx)
 	switch tooLate := errors.Is(cause, errTooLate); {
-	case a.out.err != nil && tooLate:
+	case a.notTaken() && tooLate:
 		return notRead(a.clock.write)
-	case a.out.err != nil:
+	case a.notTaken():
 		return errCancelled
 	case tooLate:
 		return brokenOff(outcomeTimeout, fmt.Errorf("unit %s: %w", a.x.unit.Name, errTooLate))
@@ -106,6 +106,10 @@ func (a *answer) broken(err error) error {
 	}
 	return brokenOff(outcomeUpstreamError, fmt.Errorf("unit %s: %w", a.x.unit.Name, err))
 }
+
+// notTaken says whether the client did not take what it was sent. Probes and
+// mirrored requests have no client.
+func (a *answer) notTaken() bool { return a.out != nil && a.out.err != nil }
 
 // clientStream is the way to the client.
 type clientStream struct {

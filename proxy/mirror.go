@@ -68,7 +68,10 @@ func (p *proxy) mirror(ctx context.Context, x *exchange) {
 // runMirror asks a unit of the mirror's variant, once, and reads the whole answer.
 func (p *proxy) runMirror(ctx context.Context, x *exchange, c *comparison) {
 	defer c.cancel()
-	if ctx.Err() != nil { // while it waited in the queue
+	// It may have ended while it waited in the queue. Of the proxy's end the copies
+	// learn one after another, so that a later one would be sent in an earlier one's
+	// turn.
+	if ctx.Err() != nil || p.mirrors.ctx.Err() != nil {
 		c.mirror.metrics.results[attemptCancelled].Inc()
 		return
 	}

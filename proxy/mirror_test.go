@@ -151,7 +151,7 @@ func (picky) Request(provider.Request) (provider.Outbound, error) {
 // TestMirrorThatCannotBeAsked: a request that the judged variant's dialect cannot
 // express says nothing of its units.
 func TestMirrorThatCannotBeAsked(t *testing.T) {
-	p := &proxy{log: slog.New(slog.DiscardHandler)}
+	p := &proxy{log: slog.New(slog.DiscardHandler), mirrors: mirrors{ctx: t.Context()}}
 	s := testUnits(config.Unit{Name: "b", Region: "here", Serves: "m/next"})
 	s.unit("b").dialect = picky{}
 	c, registry := comparing(t, true)

@@ -260,6 +260,7 @@ func TestDrainEndsMirrors(t *testing.T) {
 	}
 	s.eventually("the candidate knows", func() bool { _, gone, running := units[1].counts(); return gone == mirrorsRun && running == 0 })
 	s.mirrored("cancelled", mirrorsRun+5, mirrorsRun+5)
+	wantAsked(t, units, mirrorsRun+5, mirrorsRun)
 }
 
 // TestReloadEndsAMirror: copies that run and wait when the config drops their

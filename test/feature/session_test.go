@@ -7,7 +7,10 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/ghostline-dev/ghostline/proxy/config"
 	"golang.org/x/net/http2"
@@ -395,4 +398,73 @@ func TestSupersededIsAStreamReset(t *testing.T) {
 	s.wantWhole(e.ask(prompt))
 	unit.wantResets(t, s, http2.ErrCodeCancel, http2.ErrCodeCancel, http2.ErrCodeCancel)
 	s.wantSessionBooks(1, 3)
+}
+
+// TestBooksBalanceBesideSuperseded has an editor type far beyond its places: what
+// became of each request is the same in the client's book, the unit's and the
+// proxy's.
+func TestBooksBalanceBesideSuperseded(t *testing.T) {
+	const streams, width = 2000, 100
+	unit, mine := newLedger(streams), newLedger(streams)
+	model, s := startBooked(t, unit)
+	s.reconfigure(narrow(20, 2))
+	e := s.editor(overTLS)
+	places := make(chan struct{}, width)
+	var all sync.WaitGroup
+	var limited, superseded atomic.Int64
+	for i := range streams {
+		places <- struct{}{}
+		all.Go(func() {
+			defer func() { <-places }()
+			id := "r-" + strconv.Itoa(i)
+			r := e.with("X-Request-Id", id).send(booksPrompt)
+			if i%2 == 1 {
+				defer time.AfterFunc(cancelAfter[i/2%len(cancelAfter)], r.cancel).Stop()
+			}
+			got := <-r.ended
+			switch {
+			case got.err == nil && got.status == 499:
+				superseded.Add(1)
+				mine.set(id, cancelled)
+			case got.err == nil && got.status == 429:
+				limited.Add(1)
+				mine.set(id, absent)
+			case got.err == nil && strings.HasSuffix(got.body, event("[DONE]")):
+				mine.set(id, finished)
+			case i%2 == 1 && errors.Is(got.err, context.Canceled):
+				mine.set(id, cancelled)
+			default:
+				t.Errorf("%s: %d %v %.200q", id, got.status, got.err, got.body)
+			}
+		})
+	}
+	all.Wait()
+	s.settledAt(model)
+	for id, saw := range mine.fates {
+		there := unit.of(id)
+		if saw == finished && there != finished || saw == absent && there != absent || there == unfinished {
+			t.Errorf("%s: the client's book says %v, the unit's %v", id, saw, there)
+		}
+	}
+	count := func(outcome string) int64 { return int64(s.metric("ghostline_requests_total", "outcome", outcome)) }
+	ok, left, gone := count("ok"), count("cancelled"), count("superseded")
+	t.Logf("%d whole, %d superseded, %d refused at the client; the proxy counted %d ok, %d cancelled, %d superseded, %d limited; at the unit %d were cancelled",
+		mine.count(finished), superseded.Load(), limited.Load(), ok, left, gone, count("limited"), unit.count(cancelled))
+	if sum := ok + left + gone + count("limited"); sum != int64(s.metric("ghostline_requests_total")) || sum > streams {
+		t.Errorf("the outcomes are %d of %v requests", sum, s.metric("ghostline_requests_total"))
+	}
+	if most := superseded.Load() + int64(mine.count(cancelled)); gone < superseded.Load() || gone > most || gone == 0 || count("limited") < limited.Load() {
+		t.Errorf("the proxy counted %d superseded, %d limited; the client %d and %d", gone, count("limited"), superseded.Load(), limited.Load())
+	}
+	if cancels := int64(s.metric("ghostline_unit_attempts_total", "result", "cancelled")); cancels > left+gone || int64(unit.count(cancelled)) > cancels ||
+		int64(s.metric("ghostline_unit_attempts_total", "result", "ok")) != ok {
+		t.Errorf("%d attempts were cancelled, %d at the unit; %d requests", cancels, unit.count(cancelled), left+gone)
+	}
+	if len(unit.twice) > 0 || model.Stats().Cancelled() != int64(unit.count(cancelled)) {
+		t.Errorf("%d requests came twice; the model server counted %+v", len(unit.twice), model.Stats())
+	}
+	if got := s.metric("ghostline_client_connections"); got != 1 {
+		t.Errorf("%v client connections are open, want 1", got)
+	}
+	s.quiet()
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -77,13 +78,13 @@ func TestAccessLineOfRefused(t *testing.T) {
 
 func TestAccessLogWritesSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out bytes.Buffer
+		var out taken
 		l, dropped := newTestLog(&out)
 		stop := l.start()
 		l.put([]byte("1\n"))
 		l.put([]byte("2\n"))
 		synctest.Wait()
-		if out.Len() != 0 {
+		if out.String() != "" {
 			t.Error("lines do not wait for others")
 		}
 		time.Sleep(writeEvery)
@@ -93,7 +94,7 @@ func TestAccessLogWritesSoon(t *testing.T) {
 		}
 		l.put(bytes.Repeat([]byte("x"), writeFrom))
 		synctest.Wait()
-		if got := out.Len(); got != writeFrom+4 {
+		if got := len(out.String()); got != writeFrom+4 {
 			t.Errorf("%d bytes are written once they are many", got)
 		}
 		l.put([]byte("last\n"))
@@ -102,6 +103,24 @@ func TestAccessLogWritesSoon(t *testing.T) {
 			t.Errorf("the end is not written, and %v are dropped", dropped())
 		}
 	})
+}
+
+// taken is what a log was given so far.
+type taken struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (t *taken) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.buf.Write(p)
+}
+
+func (t *taken) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.buf.String()
 }
 
 // stuck is a writer that takes nothing until it is let go.

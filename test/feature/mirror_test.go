@@ -48,23 +48,6 @@ func (s *stack) compared(equal, different, sampled float64) {
 	}
 }
 
-// sum adds up the sums of a histogram, as metric does its counts.
-func (s *stack) sum(name string, labels ...string) (sum float64) {
-	s.t.Helper()
-	families, err := s.metrics.Gather()
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	for _, family := range families {
-		for _, m := range family.GetMetric() {
-			if family.GetName() == name && hasLabels(m, labels) {
-				sum += m.GetHistogram().GetSampleSum()
-			}
-		}
-	}
-	return sum
-}
-
 // unary answers with one choice.
 func unary(text string) http.HandlerFunc {
 	return answers(200, jsonHeader(), `{"choices":[{"index":0,"text":"`+text+`","finish_reason":"stop"}]}`)

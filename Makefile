@@ -43,8 +43,13 @@ fuzz: ## Run each fuzz target for FUZZTIME (30s)
 
 # With the flags of build, so that nothing is compiled twice.
 .PHONY: bench
-bench: build ## Measure the proxy beside ReverseProxy, on Linux; BENCHFLAGS="-rounds 3" passes flags
-	go run -trimpath ./test/bench -bin bin $(BENCHFLAGS)
+bench: build ## Measure the proxy beside others, on Linux, 10 minutes; QUICK=1: in less than one
+	@sh hack/bench-peers.sh
+	go run -trimpath ./test/bench -bin bin $(if $(QUICK),-quick) $(BENCHFLAGS)
+
+.PHONY: bench-stages
+bench-stages: ## Measure the proxy's stages one by one, with allocations
+	go test -run '^$$' -bench . -benchmem ./proxy/... ./internal/token
 
 ##@ Check
 

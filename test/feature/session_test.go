@@ -1,16 +1,11 @@
 package feature
 
 import (
-	"context"
-	"errors"
 	"io"
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/ghostline-dev/ghostline/proxy/config"
 	"golang.org/x/net/http2"
@@ -173,64 +168,6 @@ func TestSupersededWhileItsBodyComes(t *testing.T) {
 	}
 }
 
-// TestSupersededAsItsBodyEnds has bodies end while newer requests come, on
-// HTTP/1.1 connections: whatever wins, the connection takes another request, or
-// its answer said that it would not.
-func TestSupersededAsItsBodyEnds(t *testing.T) {
-	s := start(t, setup{unit: says(whole("a")), config: narrow(1, 4)})
-	e := s.editor(overH2C, "X-Session-Id", "s-1")
-	head := s.head("Content-Type: application/json", "X-Session-Id: s-1", "Content-Length: "+strconv.Itoa(len(prompt)))
-	ends := map[string]int{}
-	var conn *rawConn
-	for range 200 {
-		if conn == nil {
-			conn = s.dial(t)
-		}
-		conn.send(head + prompt[:10])
-		s.eventually("its body is read", running(readsBody))
-		newer := e.send(prompt)
-		conn.send(prompt[10:])
-		got, closes := conn.last()
-		other := <-newer.ended
-		switch {
-		case got.status != http.StatusOK:
-			ends["superseded"]++
-			got.wantError(t, 499, "superseded")
-			s.wantWhole(other)
-		case other.status == http.StatusOK:
-			ends["answered before"]++
-			s.wantWhole(got)
-		default:
-			ends["had begun"]++
-			s.wantWhole(got)
-			other.wantError(t, 429, "too_many_requests_in_flight")
-		}
-		if closes {
-			conn.Close()
-			conn = nil
-			continue
-		}
-		ends["kept"]++
-		got, _ = conn.send(head + prompt).last()
-		s.wantWhole(got)
-	}
-	t.Logf("%v", ends)
-	s.settled()
-	s.quiet()
-}
-
-// last is the next answer, and whether it says that the connection closes.
-func (c *rawConn) last() (got reply, closes bool) {
-	c.t.Helper()
-	resp, err := http.ReadResponse(c.reader, nil)
-	if err != nil {
-		c.t.Fatalf("no answer: %v", err)
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	return reply{status: resp.StatusCode, header: resp.Header, body: string(body), err: err}, resp.Close
-}
-
 // TestSupersededWhileQueued: a request that waits for a connection to its unit is
 // never sent.
 func TestSupersededWhileQueued(t *testing.T) {
@@ -339,46 +276,6 @@ func TestSessionsTogether(t *testing.T) {
 	s.wantSessionBooks(5, 16)
 }
 
-// TestLeavesAsItIsSuperseded has clients reset requests at the moment at which
-// newer ones supersede them: each is counted once, and all is given back.
-func TestLeavesAsItIsSuperseded(t *testing.T) {
-	for _, protocol := range []string{config.ProtocolH2C, config.ProtocolHTTP1} {
-		t.Run("unit "+protocol, func(t *testing.T) {
-			unit := &counted{next: http.HandlerFunc(never)}
-			s := start(t, setup{unit: unit, config: func(c *config.Config) {
-				narrow(1, 4)(c)
-				c.Units[0].Protocol = protocol
-			}})
-			const n = 300
-			e := s.editor(overH2C)
-			last := e.send(prompt)
-			for i := range n {
-				s.eventually("it is at the unit", unit.begunIs(i+1))
-				next := make(chan *sent)
-				go func() { next <- e.send(prompt) }()
-				last.cancel()
-				got := <-last.ended
-				if got.err == nil {
-					got.wantError(t, 499, "superseded")
-				} else if !errors.Is(got.err, context.Canceled) {
-					t.Errorf("the client got %v", got.err)
-				}
-				last = <-next
-			}
-			s.eventually("the last is at the unit", unit.begunIs(n+1))
-			last.cancel()
-			s.settled()
-			s.eventually("the unit works for nobody", func() bool { _, gone, running := unit.counts(); return gone == n+1 && running == 0 })
-			all, superseded, cancelled := s.metric("ghostline_requests_total"), s.metric("ghostline_requests_total", "outcome", "superseded"), s.metric("ghostline_cancelled_total")
-			t.Logf("%v superseded, %v cancelled", superseded, cancelled)
-			if all != n+1 || superseded+cancelled != all || s.metric("ghostline_unit_attempts_total", "result", "cancelled") != all {
-				t.Errorf("%v counted, %v as superseded, %v as cancelled; want %d in all", all, superseded, cancelled, n+1)
-			}
-			s.quiet()
-		})
-	}
-}
-
 // TestSupersededIsAStreamReset looks at the frames at the unit.
 func TestSupersededIsAStreamReset(t *testing.T) {
 	unit := startFramedUnit(t, func(p *peer, stream uint32, n int) {
@@ -398,73 +295,4 @@ func TestSupersededIsAStreamReset(t *testing.T) {
 	s.wantWhole(e.ask(prompt))
 	unit.wantResets(t, s, http2.ErrCodeCancel, http2.ErrCodeCancel, http2.ErrCodeCancel)
 	s.wantSessionBooks(1, 3)
-}
-
-// TestBooksBalanceBesideSuperseded has an editor type far beyond its places: what
-// became of each request is the same in the client's book, the unit's and the
-// proxy's.
-func TestBooksBalanceBesideSuperseded(t *testing.T) {
-	const streams, width = 2000, 100
-	unit, mine := newLedger(streams), newLedger(streams)
-	model, s := startBooked(t, unit)
-	s.reconfigure(narrow(20, 2))
-	e := s.editor(overTLS)
-	places := make(chan struct{}, width)
-	var all sync.WaitGroup
-	var limited, superseded atomic.Int64
-	for i := range streams {
-		places <- struct{}{}
-		all.Go(func() {
-			defer func() { <-places }()
-			id := "r-" + strconv.Itoa(i)
-			r := e.with("X-Request-Id", id).send(booksPrompt)
-			if i%2 == 1 {
-				defer time.AfterFunc(cancelAfter[i/2%len(cancelAfter)], r.cancel).Stop()
-			}
-			got := <-r.ended
-			switch {
-			case got.err == nil && got.status == 499:
-				superseded.Add(1)
-				mine.set(id, cancelled)
-			case got.err == nil && got.status == 429:
-				limited.Add(1)
-				mine.set(id, absent)
-			case got.err == nil && strings.HasSuffix(got.body, event("[DONE]")):
-				mine.set(id, finished)
-			case i%2 == 1 && errors.Is(got.err, context.Canceled):
-				mine.set(id, cancelled)
-			default:
-				t.Errorf("%s: %d %v %.200q", id, got.status, got.err, got.body)
-			}
-		})
-	}
-	all.Wait()
-	s.settledAt(model)
-	for id, saw := range mine.fates {
-		there := unit.of(id)
-		if saw == finished && there != finished || saw == absent && there != absent || there == unfinished {
-			t.Errorf("%s: the client's book says %v, the unit's %v", id, saw, there)
-		}
-	}
-	count := func(outcome string) int64 { return int64(s.metric("ghostline_requests_total", "outcome", outcome)) }
-	ok, left, gone := count("ok"), count("cancelled"), count("superseded")
-	t.Logf("%d whole, %d superseded, %d refused at the client; the proxy counted %d ok, %d cancelled, %d superseded, %d limited; at the unit %d were cancelled",
-		mine.count(finished), superseded.Load(), limited.Load(), ok, left, gone, count("limited"), unit.count(cancelled))
-	if sum := ok + left + gone + count("limited"); sum != int64(s.metric("ghostline_requests_total")) || sum > streams {
-		t.Errorf("the outcomes are %d of %v requests", sum, s.metric("ghostline_requests_total"))
-	}
-	if most := superseded.Load() + int64(mine.count(cancelled)); gone < superseded.Load() || gone > most || gone == 0 || count("limited") < limited.Load() {
-		t.Errorf("the proxy counted %d superseded, %d limited; the client %d and %d", gone, count("limited"), superseded.Load(), limited.Load())
-	}
-	if cancels := int64(s.metric("ghostline_unit_attempts_total", "result", "cancelled")); cancels > left+gone || int64(unit.count(cancelled)) > cancels ||
-		int64(s.metric("ghostline_unit_attempts_total", "result", "ok")) != ok {
-		t.Errorf("%d attempts were cancelled, %d at the unit; %d requests", cancels, unit.count(cancelled), left+gone)
-	}
-	if len(unit.twice) > 0 || model.Stats().Cancelled() != int64(unit.count(cancelled)) {
-		t.Errorf("%d requests came twice; the model server counted %+v", len(unit.twice), model.Stats())
-	}
-	if got := s.metric("ghostline_client_connections"); got != 1 {
-		t.Errorf("%v client connections are open, want 1", got)
-	}
-	s.quiet()
 }

@@ -10,8 +10,9 @@ import (
 )
 
 // firstBuffer is what is set aside for a body before any of it has come: what a
-// client promises in Content-Length costs nothing until it keeps the promise.
-const firstBuffer = 64 << 10
+// client promises in Content-Length beyond it costs nothing until it keeps the
+// promise. Most prompts have less than half of it.
+const firstBuffer = 128 << 10
 
 // readBody reads the body, bounded in size and in time.
 func (p *proxy) readBody(x *exchange) error { return x.readBody(x.snapshot.config.Limits.MaxBodyBytes) }

@@ -266,7 +266,7 @@ func (p *proxy) serveFeedback(w http.ResponseWriter, r *http.Request) (stranger 
 	}
 	x := p.begin(w, r, nil, "")
 	defer p.inFlight.Add(-1)
-	for _, stage := range []func(*exchange) error{p.admit, p.authenticate, p.takeFeedback} {
+	for _, stage := range []func(*exchange) error{p.admit, p.authenticate, p.limit, p.takeFeedback} {
 		if err := stage(x); err != nil {
 			if x.received.IsZero() {
 				leaveBody(w, r, err)

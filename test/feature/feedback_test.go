@@ -120,6 +120,25 @@ func TestFeedbackOfAnotherProxy(t *testing.T) {
 	}
 }
 
+// TestFeedbackHasARate: a flood of feedback would push what is remembered of
+// others' completions out.
+func TestFeedbackHasARate(t *testing.T) {
+	s := start(t, setup{config: func(c *config.Config) {
+		c.Limits.PerSubject = config.SubjectLimits{RequestsPerSecond: 0.001, Burst: 3}
+	}})
+	e := s.editor(overH2C)
+	got := e.ask(prompt)
+	s.wantWhole(got)
+	id := got.header.Get("X-Request-Id")
+	wantTold(t, e.tell(id, "shown"))
+	wantTold(t, e.tell(id, "accepted"))
+	limited := e.tell(id, "accepted")
+	limited.wantError(t, http.StatusTooManyRequests, "too_many_requests")
+	if limited.header.Get("Retry-After") == "" {
+		t.Error("no Retry-After")
+	}
+}
+
 // TestBadFeedback is refused with the field at fault.
 func TestBadFeedback(t *testing.T) {
 	s := start(t, setup{config: func(c *config.Config) { c.Timeouts.ReadBody = shortly }})

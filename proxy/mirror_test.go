@@ -5,10 +5,12 @@ import (
 	"errors"
 	"log/slog"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/ghostline-dev/ghostline/proxy/config"
 	"github.com/ghostline-dev/ghostline/proxy/provider"
+	"github.com/ghostline-dev/ghostline/proxy/sse"
 )
 
 // TestPickMirror draws for a variant with two mirrors: each gets its part, and no
@@ -139,6 +141,35 @@ func TestMirrorIsCancelled(t *testing.T) {
 		}
 	}
 	(&exchange{}).compare(outcomeOK) // one that is not mirrored
+}
+
+// hanging is an answer that brings nothing and does not end.
+type hanging struct{ ctx context.Context }
+
+func (h hanging) Read([]byte) (int, error) {
+	<-h.ctx.Done()
+	return 0, h.ctx.Err()
+}
+
+func (hanging) Close() error { return nil }
+
+// TestMirrorsDoNotWaitForTheEnd: a unit that does not end its stream after the last
+// event keeps a copy, or a probe, no longer than it would a user.
+func TestMirrorsDoNotWaitForTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := &config.Config{}
+		cfg.SetDefaults()
+		ctx, cancel := context.WithCancelCause(t.Context())
+		x := &exchange{isMirror: true, ask: ask{stream: true}, snapshot: &snapshot{config: cfg}, received: time.Now()}
+		a := &answer{x: x, ctx: ctx, cancel: cancel, clock: startClock(x, cancel), body: hanging{ctx}, reading: &reading{events: sse.NewReader(nil)}}
+		a.events.Reset(a)
+		begun := time.Now()
+		a.end()
+		if took := time.Since(begun); took != endWithin {
+			t.Errorf("the end took %s, want %s", took, endWithin)
+		}
+		a.clock.stop()
+	})
 }
 
 // picky is a dialect into which nothing can be put.

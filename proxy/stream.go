@@ -84,6 +84,7 @@ func (a *answer) sendEvents(c *clientStream) error {
 func (a *answer) end() {
 	a.clock.idle = endWithin
 	a.clock.gotEvent()
+	a.clock.reading() // Read does not, where there is no client
 	for {
 		if _, err := a.events.Next(); err != nil {
 			return

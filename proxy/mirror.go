@@ -57,7 +57,11 @@ func (p *proxy) mirror(ctx context.Context, x *exchange) {
 		isMirror: true, id: x.id, header: x.header, trace: x.trace, form: x.form, snapshot: x.snapshot, claims: x.claims, client: x.client,
 		size: x.size, body: x.body, ask: x.ask, model: x.model, wanted: m.to, variant: m.to, transcript: &transcript{},
 	}
-	if !m.queue.offer(&p.mirrors, len(x.body), func() { p.runMirror(ctx, mirrored, c) }) {
+	run := func() {
+		// Nobody else would catch a panic here, which would end the process.
+		_ = p.protect(func() error { p.runMirror(ctx, mirrored, c); return nil })
+	}
+	if !m.queue.offer(&p.mirrors, len(x.body), run) {
 		cancel()
 		m.metrics.results[mirrorDropped].Inc()
 		return
@@ -81,6 +85,7 @@ func (p *proxy) runMirror(ctx context.Context, x *exchange, c *comparison) {
 		c.mirror.metrics.results[mirrorNoCapacity].Inc()
 		return
 	}
+	defer x.leaveUnit()
 	err := p.protect(func() error { return p.askWhole(ctx, x) })
 	if !x.asked.IsZero() { // else the request could not be put to the unit, which knows nothing of it
 		p.attempted(x, err)
@@ -88,7 +93,6 @@ func (p *proxy) runMirror(ctx context.Context, x *exchange, c *comparison) {
 	if err != nil {
 		p.logTry(x, err)
 	}
-	x.leaveUnit()
 	c.mirror.metrics.results[resultOf(err)].Inc()
 	c.mirror.metrics.count(x)
 	if err == nil {

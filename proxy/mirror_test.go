@@ -172,6 +172,21 @@ func TestMirrorsDoNotWaitForTheEnd(t *testing.T) {
 	})
 }
 
+// TestMirrorPanics: a mistake in what becomes of a copy ends neither the process
+// nor its queue, and the place on the unit is given back.
+func TestMirrorPanics(t *testing.T) {
+	p := &proxy{log: slog.New(slog.DiscardHandler), mirrors: mirrors{ctx: t.Context()}}
+	s := testUnits(config.Unit{Name: "b", Region: "here", Serves: "m/next"})
+	s.unit("b").dialect = picky{}
+	stable := s.variant("stable")
+	m := &mirror{of: stable, to: s.variant("next"), queue: &mirrorQueue{}} // without metrics
+	p.mirror(t.Context(), &exchange{snapshot: s, form: openAIForm{}, variant: stable, mirror: m, body: []byte("{}")})
+	p.mirrors.wait()
+	if in := s.unit("b").endpoint.inFlight.Load(); in != 0 || m.queue.running != 0 || m.queue.bytes != 0 {
+		t.Errorf("%d on the unit; %d running with %d bytes", in, m.queue.running, m.queue.bytes)
+	}
+}
+
 // picky is a dialect into which nothing can be put.
 type picky struct{ provider.Dialect }
 

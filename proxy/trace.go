@@ -31,7 +31,7 @@ type traceContext struct{ parent, state string }
 // traceContextOf reads what is valid: a second traceparent makes neither of them
 // so, and without one a tracestate means nothing.
 func traceContextOf(header textproto.MIMEHeader) (t traceContext) {
-	parents, states := header[traceParent], header[traceState]
+	parents := header[traceParent]
 	if len(parents) != 1 || !isTraceParent(parents[0]) {
 		return t
 	}
@@ -40,9 +40,10 @@ func traceContextOf(header textproto.MIMEHeader) (t traceContext) {
 	if t.parent[:2] != "00" {
 		t.parent = "00" + t.parent[2:traceParentLength]
 	}
-	if len(states) == 1 && len(states[0]) <= maxTraceState {
-		if _, err := trace.ParseTraceState(states[0]); err == nil {
-			t.state = states[0]
+	state := strings.Join(header[traceState], ",") // it may come in several lines (section 3.3)
+	if len(state) <= maxTraceState {
+		if _, err := trace.ParseTraceState(state); err == nil {
+			t.state = state
 		}
 	}
 	return t

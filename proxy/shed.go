@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"errors"
+	"slices"
 )
 
 var errAllFull = errors.New("no unit of the model is free")
@@ -28,5 +29,6 @@ func (p *proxy) shed(x *exchange) error {
 		}
 	}
 	x.model = m // for the record
-	return noCapacity(errAllFull, comeAgain(m.variants, x.start))
+	serving := slices.DeleteFunc(slices.Clone(m.variants), func(v *variant) bool { return v.onlyMirrored })
+	return noCapacity(errAllFull, comeAgain(serving, x.start))
 }

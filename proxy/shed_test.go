@@ -57,9 +57,13 @@ func TestShed(t *testing.T) {
 }
 
 // TestShedTellsWhenToCome: when all units asked to be left alone, the first of
-// them says when to come again. One that only failed is asked.
+// them says when to come again. One that only failed is asked, one that is free
+// for mirrored requests alone is not.
 func TestShedTellsWhenToCome(t *testing.T) {
-	s := testUnits(config.Unit{Name: "a", Region: "here", Serves: "m/stable"}, config.Unit{Name: "b", Region: "here", Serves: "m/next"})
+	s := testUnits(config.Unit{Name: "a", Region: "here", Serves: "m/stable"}, config.Unit{Name: "b", Region: "here", Serves: "m/next"},
+		config.Unit{Name: "c", Region: "here", Serves: "m/candidate"})
+	m := s.models["m"]
+	m.variants = append(m.variants, &variant{Variant: config.Variant{Name: "candidate"}, model: m, units: []*unit{s.unit("c")}, onlyMirrored: true})
 	now := time.Now()
 	x := &exchange{snapshot: s, start: now}
 	s.unit("a").endpoint.health.Cool(now, now.Add(30*time.Second))

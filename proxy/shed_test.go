@@ -13,7 +13,7 @@ func TestShed(t *testing.T) {
 	unit := func(serves string) config.Unit {
 		return config.Unit{Name: serves, Region: "here", Serves: serves, Capacity: config.Capacity{InFlight: 1}}
 	}
-	variants := []config.Variant{{Name: "stable", Weight: 1}, {Name: "next", Weight: 1}, {Name: "spare"}, {Name: "candidate"}}
+	variants := []config.Variant{{Name: "stable", Weight: 1}, {Name: "next", Weight: 1}, {Name: "spare"}, {Name: "candidate", Fallback: "old"}, {Name: "old"}}
 	variants[1].Fallback = "spare"
 	model := config.Model{Name: "m", Aliases: []string{"alias"}, Variants: variants}
 	other := config.Model{Name: "other", Variants: []config.Variant{{Name: "v", Weight: 1}}}
@@ -35,7 +35,7 @@ func TestShed(t *testing.T) {
 		"only the body tells which of two it is": {models: []config.Model{model, other}, full: append(users, "other/v")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := testUnits(unit("m/stable"), unit("m/next"), unit("m/spare"), unit("m/candidate"), unit("other/v"))
+			s := testUnits(unit("m/stable"), unit("m/next"), unit("m/spare"), unit("m/candidate"), unit("m/old"), unit("other/v"))
 			s.config.Models, s.variants = tc.models, nil
 			s.link()
 			for _, full := range tc.full {

@@ -114,11 +114,11 @@ func (s *snapshot) link() {
 			byName[v.Name] = linked
 		}
 		for _, v := range m.variants {
-			v.onlyMirrored = v.Weight == 0
+			v.fallback, v.onlyMirrored = byName[v.Fallback], true
 		}
-		for _, v := range m.variants {
-			if v.fallback = byName[v.Fallback]; v.fallback != nil {
-				v.fallback.onlyMirrored = false
+		for _, wanted := range m.variants {
+			for v := wanted; wanted.Weight > 0 && v != nil; v = v.fallback {
+				v.onlyMirrored = false
 			}
 		}
 		for _, cfg := range m.Mirrors {

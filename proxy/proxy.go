@@ -3,8 +3,9 @@
 // client's cancel on at once.
 //
 // A request's path begins in server.go, at serveCompletion, and goes through one
-// file for each stage: admit, authenticate, client, limit, body, match, variant,
-// then for each try unit, prepare, attempt, then stream and at last record.
+// file for each stage: admit, authenticate, client, limit, shed, session, body,
+// match, variant, then for each try unit, prepare, attempt, then mirror, stream and
+// at last record.
 // Everything that decides sees bytes and plain values; only the server, attempt
 // and stream, which move bytes, know net/http.
 package proxy

@@ -100,7 +100,7 @@ func (p *proxy) begin(w http.ResponseWriter, r *http.Request, f form, engine str
 
 // complete is the request's path. Each stage is in a file of its own: admit,
 // authenticate, client, limit, shed, session, body, match, variant; then try, which for each try
-// goes through unit, prepare and attempt; then stream.
+// goes through unit, prepare and attempt; then mirror and stream.
 func (p *proxy) complete(ctx context.Context, w http.ResponseWriter, x *exchange) error {
 	for _, stage := range p.stages {
 		if err := stage(x); err != nil {

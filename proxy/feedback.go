@@ -110,7 +110,9 @@ type servedBy struct {
 // them must not hold the variant, which would hold its whole config.
 type feedbackCounts []prometheus.Counter
 
-func newServed() served { return served{seed: maphash.MakeSeed(), recent: map[uint64]servedBy{}} }
+func newServed() served {
+	return served{seed: maphash.MakeSeed(), recent: map[uint64]servedBy{}, earlier: map[uint64]servedBy{}}
+}
 
 // key names a subject's request. A request of another subject cannot be named, not
 // even by its id.
@@ -126,7 +128,8 @@ func (s *served) remember(key uint64, counts feedbackCounts) {
 
 func (s *served) add(key uint64, by servedBy) {
 	if len(s.recent) == maxRemembered {
-		s.earlier, s.recent = s.recent, make(map[uint64]servedBy, maxRemembered)
+		s.earlier, s.recent = s.recent, s.earlier // a new one would have all requests wait for its memory
+		clear(s.recent)
 	}
 	s.recent[key] = by
 }

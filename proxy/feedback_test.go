@@ -3,6 +3,7 @@ package proxy
 import (
 	"bytes"
 	"encoding/json"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -171,5 +172,27 @@ func TestServedIsBounded(t *testing.T) {
 	}
 	if len(s.recent) != 1 {
 		t.Errorf("%d in the new half, want 1: what is told must not move there", len(s.recent))
+	}
+}
+
+// TestServedUsesItsMemoryAgain: all requests wait while the halves change.
+func TestServedUsesItsMemoryAgain(t *testing.T) {
+	s, key := newServed(), uint64(0)
+	half := func() {
+		for range maxRemembered {
+			key += 0x9e3779b97f4a7c15 // spread as hashes are
+			s.remember(key, nil)
+		}
+	}
+	half()
+	half()
+	half()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	half()
+	half()
+	runtime.ReadMemStats(&after)
+	if got := after.TotalAlloc - before.TotalAlloc; got > 1<<20 {
+		t.Errorf("%d bytes are allocated for what is remembered later", got)
 	}
 }

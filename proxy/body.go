@@ -27,6 +27,7 @@ func (x *exchange) readBody(most int64) error {
 	defer deadline.stop()
 	x.reading.Store(deadline)
 	if x.isSuperseded.Load() { // before anybody could end the read
+		deadline.expire() // or the server would wait for the body
 		return superseded()
 	}
 

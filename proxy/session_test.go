@@ -176,6 +176,19 @@ func TestSupersedeEndsTheRead(t *testing.T) {
 	}
 }
 
+// TestSupersededBeforeTheRead: on HTTP/1.1 the server waits for a body that nobody
+// has read, for as long as its client likes, unless that is ended too.
+func TestSupersededBeforeTheRead(t *testing.T) {
+	cfg := &config.Config{}
+	cfg.SetDefaults()
+	source := &deadlineSource{}
+	x := &exchange{snapshot: &snapshot{config: cfg}, source: source, length: 10}
+	x.isSuperseded.Store(true)
+	if err := x.readBody(100); outcomeOf(err) != outcomeSuperseded || source.ended != 1 {
+		t.Errorf("got %v; the read was ended %d times", err, source.ended)
+	}
+}
+
 // deadlineSource counts how often its reads are ended.
 type deadlineSource struct {
 	bodySource

@@ -54,7 +54,7 @@ func (p *proxy) mirror(ctx context.Context, x *exchange) {
 	ctx, cancel := context.WithCancel(p.mirrors.ctx)
 	c := &comparison{mirror: m, exact: x.ask.exact, cancel: cancel}
 	mirrored := &exchange{
-		isMirror: true, id: x.id, header: x.header, trace: x.trace, form: x.form, snapshot: x.snapshot, claims: x.claims, client: x.client,
+		isMirror: true, id: x.id, trace: x.trace, form: x.form, snapshot: x.snapshot,
 		size: x.size, body: x.body, ask: x.ask, model: x.model, wanted: m.to, variant: m.to, transcript: &transcript{},
 	}
 	run := func() {

@@ -19,6 +19,9 @@ type transcript struct {
 
 // add takes the text of an event in OpenAI's form.
 func (t *transcript) add(data []byte) {
+	if t.tooLong() {
+		return
+	}
 	gjson.GetBytes(data, "choices").ForEach(func(_, choice gjson.Result) bool {
 		index, text := min(choice.Get("index").Uint(), maxAnswers-1), choice.Get("text").Str
 		if t.size += len(text); t.tooLong() {

@@ -48,7 +48,12 @@ func (p *proxy) pickMirror(x *exchange) error {
 // does not wait: if the queue is full, the copy is dropped.
 func (p *proxy) mirror(ctx context.Context, x *exchange) {
 	m := x.mirror
-	if m == nil || x.variant != m.of || ctx.Err() != nil {
+	if m == nil {
+		return
+	}
+	text := x.transcript
+	x.transcript = nil // nothing is compared, unless the copy is taken
+	if x.variant != m.of || ctx.Err() != nil {
 		return
 	}
 	ctx, cancel := context.WithCancel(p.mirrors.ctx)
@@ -66,7 +71,7 @@ func (p *proxy) mirror(ctx context.Context, x *exchange) {
 		m.metrics.results[mirrorDropped].Inc()
 		return
 	}
-	x.comparison = c
+	x.comparison, x.transcript = c, text
 }
 
 // runMirror asks a unit of the mirror's variant, once, and reads the whole answer.

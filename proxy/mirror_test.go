@@ -143,6 +143,36 @@ func TestMirrorIsCancelled(t *testing.T) {
 	(&exchange{}).compare(outcomeOK) // one that is not mirrored
 }
 
+// TestNothingIsKeptOfWhatIsNotMirrored: to read each event of an answer for its
+// text is for those alone that are compared.
+func TestNothingIsKeptOfWhatIsNotMirrored(t *testing.T) {
+	s := testUnits(config.Unit{Name: "b", Region: "here", Serves: "m/next"})
+	stable, next := s.variant("stable"), s.variant("next")
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	for name, tc := range map[string]struct {
+		ctx     context.Context
+		variant *variant
+		size    int
+		want    bool
+	}{
+		"it is":                  {t.Context(), stable, 1, true},
+		"the queue is full":      {t.Context(), stable, maxMirrorBytes + 1, false},
+		"the fallback served it": {t.Context(), next, 1, false},
+		"it is cancelled":        {gone, stable, 1, false},
+	} {
+		p := &proxy{log: slog.New(slog.DiscardHandler), mirrors: mirrors{ctx: gone}}
+		c, _ := comparing(t, true)
+		m := &mirror{of: stable, to: next, queue: &mirrorQueue{}, metrics: c.mirror.metrics}
+		x := &exchange{snapshot: s, variant: tc.variant, mirror: m, transcript: &transcript{}, body: make([]byte, tc.size)}
+		p.mirror(tc.ctx, x)
+		if kept := x.transcript != nil; kept != tc.want || (x.comparison != nil) != tc.want {
+			t.Errorf("%s: its text is kept: %t, its comparison: %t; want %t", name, kept, x.comparison != nil, tc.want)
+		}
+		p.mirrors.wait()
+	}
+}
+
 // hanging is an answer that brings nothing and does not end.
 type hanging struct{ ctx context.Context }
 

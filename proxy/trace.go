@@ -109,9 +109,10 @@ func (x *exchange) route() string {
 	return "/v1/completions"
 }
 
-// traceTry begins the span of a try.
+// traceTry begins the span of a try, unless the request's is not sampled: neither
+// would it be.
 func (p *proxy) traceTry(x *exchange) {
-	if x.span == nil {
+	if x.span == nil || !x.span.IsRecording() {
 		return
 	}
 	u := x.unit
@@ -136,11 +137,15 @@ func (p *proxy) traceTry(x *exchange) {
 // outgoing is the trace context that a unit is sent: that of our own span, or what
 // the client sent.
 func (x *exchange) outgoing() traceContext {
-	if x.trySpan == nil {
+	span := x.trySpan
+	if span == nil {
+		span = x.span
+	}
+	if span == nil {
 		return x.trace
 	}
 	carrier := propagation.MapCarrier{}
-	propagation.TraceContext{}.Inject(trace.ContextWithSpan(context.Background(), x.trySpan), carrier)
+	propagation.TraceContext{}.Inject(trace.ContextWithSpan(context.Background(), span), carrier)
 	return traceContext{carrier["traceparent"], carrier["tracestate"]}
 }
 
@@ -166,6 +171,10 @@ func (x *exchange) traceRecorded(result outcome, e *clientError, now time.Time) 
 		return
 	}
 	x.traceTried(attemptError) // only if a panic has left it open
+	if !x.span.IsRecording() {
+		x.span.End()
+		return
+	}
 	attributes := append(x.usageAttributes(), attribute.String("ghostline.outcome", string(result)), attribute.String("ghostline.request_id", x.id),
 		attribute.Int("ghostline.tries", len(x.tried)))
 	if status := statusOf(x, e); status != 0 {

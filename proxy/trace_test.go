@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ghostline-dev/ghostline/proxy/config"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -54,10 +55,28 @@ func TestTraceContextOf(t *testing.T) {
 	}
 }
 
+// TestTraceThatIsNotSampled: the unit hears so, under the id that the access log
+// has, and no attribute is made for nobody.
+func TestTraceThatIsNotSampled(t *testing.T) {
+	p := &proxy{tracer: sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.NeverSample())).Tracer(tracerName)}
+	for _, header := range []textproto.MIMEHeader{{}, {traceParent: {goodParent}}} {
+		x := &exchange{header: header, form: openAIForm{}}
+		p.traceRequest(x)
+		p.traceTry(x) // which would look at the unit
+		span := x.span.SpanContext()
+		if got, want := x.outgoing().parent, "00-"+x.traceID()+"-"+span.SpanID().String()+"-00"; got != want || x.traceID() != span.TraceID().String() {
+			t.Errorf("the unit is told %s, want %s", got, want)
+		}
+		x.traceTried(attemptOK)
+		x.traceRecorded(outcomeOK, nil, time.Now())
+	}
+}
+
 // BenchmarkTrace is a request's part in tracing, and that of its one try.
 func BenchmarkTrace(b *testing.B) {
 	for name, p := range map[string]*proxy{
 		"off": {}, "on": {tracer: sdktrace.NewTracerProvider().Tracer(tracerName)},
+		"not sampled": {tracer: sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.NeverSample())).Tracer(tracerName)},
 	} {
 		b.Run(name, func(b *testing.B) {
 			_, served := recorder(b)

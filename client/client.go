@@ -56,8 +56,9 @@ type Options struct {
 	Editor Product
 }
 
-// Client asks one proxy for completions, all over one connection. It is safe
-// for concurrent use.
+// Client asks one proxy for completions, all over one connection. It is one editor
+// session: the proxy bounds how many of its completions run at once (8 by default)
+// and supersedes the oldest that wait. It is safe for concurrent use.
 type Client struct {
 	base   string
 	tokens Tokens

@@ -33,11 +33,13 @@ func (p *proxy) attempt(ctx context.Context, x *exchange) (*answer, error) {
 	if err := p.readFirst(a); err != nil {
 		return nil, a.failure(err)
 	}
+	now := time.Now()
+	x.answering(now)
 	if x.place != nil && !x.place.begin() {
 		return nil, superseded()
 	}
 	began = true
-	x.began(time.Now())
+	x.firstByte, x.phase = now, phaseStream
 	return a, nil
 }
 

@@ -27,7 +27,7 @@ type exchange struct {
 	connection *httpserver.Connection
 
 	start    time.Time
-	trace    traceContext // traceRequest
+	trace    traceContext // of the client
 	span     trace.Span   // traceRequest; nil if no spans are wanted
 	trySpan  trace.Span   // of the try that runs
 	snapshot *snapshot

@@ -38,7 +38,8 @@ func (p *proxy) judge(x *exchange, err error) {
 			e.health.Refused(now)
 		}
 	case attemptCancelled:
-		if x.ask.stream && x.phase == phaseWait && e.firstBytes.Hangs(x.size, x.asked, now) {
+		// Superseded are always those that waited longest, of a busy unit as well.
+		if x.ask.stream && x.phase == phaseWait && !x.isSuperseded.Load() && e.firstBytes.Hangs(x.size, x.asked, now) {
 			p.failed(x.unit, "cancelled while it hung", now)
 		}
 	case attemptTimeout:
@@ -57,9 +58,8 @@ func (p *proxy) judge(x *exchange, err error) {
 	}
 }
 
-// began notes that the unit's answer has begun.
-func (x *exchange) began(now time.Time) {
-	x.firstByte, x.phase = now, phaseStream
+// answering notes that the unit's answer has begun.
+func (x *exchange) answering(now time.Time) {
 	if x.ask.stream { // a unary answer begins at its end
 		x.unit.endpoint.firstBytes.Add(x.size, now.Sub(x.asked), now)
 	}

@@ -12,6 +12,10 @@ import (
 // comes back with a full bucket.
 const maxSubjects = 100_000
 
+// eventsPerRequest is how many events of feedback a completion may bring: that it
+// was shown, and what became of it.
+const eventsPerRequest = 2
+
 type subjects struct {
 	states *lru.Cache[string, *subjectState]
 }
@@ -29,7 +33,10 @@ func (s *subjects) get(subject string, limits config.SubjectLimits) *subjectStat
 	if state, ok := s.states.Get(subject); ok && state.limits == limits {
 		return state
 	}
-	fresh := &subjectState{limits: limits, bucket: rate.NewLimiter(rate.Limit(limits.RequestsPerSecond), limits.Burst)}
+	fresh := &subjectState{
+		limits: limits, bucket: rate.NewLimiter(rate.Limit(limits.RequestsPerSecond), limits.Burst),
+		feedback: rate.NewLimiter(rate.Limit(eventsPerRequest*limits.RequestsPerSecond), eventsPerRequest*limits.Burst),
+	}
 	if earlier, ok, _ := s.states.PeekOrAdd(subject, fresh); ok && earlier.limits == limits {
 		return earlier
 	} else if ok {
@@ -43,13 +50,25 @@ func (s *subjects) get(subject string, limits config.SubjectLimits) *subjectStat
 // client that only resets.
 func (p *proxy) limit(x *exchange) error {
 	limits := x.snapshot.config.Limits.PerSubject
-	state := p.subjects.get(x.claims.Subject, limits)
-	reservation := state.bucket.ReserveN(x.start, 1)
-	if delay := reservation.DelayFrom(x.start); delay > 0 {
-		reservation.CancelAt(x.start)
-		return limited("too_many_requests",
-			fmt.Sprintf("this user sends more than %g requests a second, the limit of this service", limits.RequestsPerSecond), delay)
+	x.subject = p.subjects.get(x.claims.Subject, limits)
+	return x.draw(x.subject.bucket, "requests")
+}
+
+// limitFeedback is limit for feedback, which has a bucket of its own: what a user
+// tells of completions must not cost them any.
+func (p *proxy) limitFeedback(x *exchange) error {
+	x.subject = p.subjects.get(x.claims.Subject, x.snapshot.config.Limits.PerSubject)
+	return x.draw(x.subject.feedback, "events of feedback")
+}
+
+// draw takes a token from a bucket. Who is refused pays nothing.
+func (x *exchange) draw(bucket *rate.Limiter, what string) error {
+	reservation := bucket.ReserveN(x.start, 1)
+	delay := reservation.DelayFrom(x.start)
+	if delay <= 0 {
+		return nil
 	}
-	x.subject = state
-	return nil
+	reservation.CancelAt(x.start)
+	return limited("too_many_requests",
+		fmt.Sprintf("this user sends more than %g %s a second, the limit of this service", float64(bucket.Limit()), what), delay)
 }

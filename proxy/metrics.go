@@ -48,7 +48,7 @@ func newMetrics(registry *prometheus.Registry) (*metrics, error) {
 		requests: counters("ghostline_requests_total", "Completion requests by what became of them.",
 			"model", "variant", "region", "unit", "outcome"),
 		duration: histograms("ghostline_request_duration_seconds",
-			"From a request's arrival to its outcome, cancelled ones left out.", "model", "variant"),
+			"From a request's arrival to its outcome, cancelled and superseded ones left out.", "model", "variant"),
 		firstByte: histograms("ghostline_first_byte_seconds",
 			"From a request's arrival to the first byte of its answer: what users feel.", "model", "variant", "unit"),
 		upstreamFirstByte: histograms("ghostline_upstream_first_byte_seconds",
@@ -190,9 +190,11 @@ func (m *metrics) record(x *exchange, result outcome, now time.Time) {
 		m.requests.WithLabelValues(model, variant, x.snapshot.config.Region, noName, string(result)).Inc()
 		duration = m.duration.WithLabelValues(model, variant)
 	}
-	if result == outcomeCancelled {
+	switch result {
+	case outcomeCancelled:
 		m.recordCancel(x, lived)
-	} else {
+	case outcomeSuperseded: // its time says as little of answers as a cancel's
+	default:
 		duration.Observe(lived)
 	}
 	if !x.firstByte.IsZero() {

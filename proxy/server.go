@@ -64,7 +64,6 @@ func (p *proxy) serve(w http.ResponseWriter, r *http.Request) (stranger bool) {
 // outcome, and says whether it came without a valid token.
 func (p *proxy) serveCompletion(w http.ResponseWriter, r *http.Request, f form, engine string) (stranger bool) {
 	x := p.begin(w, r, f, engine)
-	p.traceRequest(x)
 	ctx, cut := context.WithCancelCause(r.Context())
 	defer cut(nil)
 	x.cut = cut
@@ -93,6 +92,7 @@ func (p *proxy) begin(w http.ResponseWriter, r *http.Request, f form, engine str
 		connection: httpserver.ConnectionOf(r.Context()),
 		start:      time.Now(),
 		snapshot:   p.loader.current.Load(),
+		trace:      traceContextOf(textproto.MIMEHeader(r.Header)),
 		stranger:   true,
 		phase:      phaseReceive,
 	}
@@ -127,6 +127,7 @@ func (p *proxy) newStages() []func(*exchange) error {
 	return []func(*exchange) error{
 		p.admit,
 		p.authenticate,
+		p.traceRequest,
 		p.identifyClient,
 		p.limit,
 		p.shed,
@@ -266,7 +267,7 @@ func (p *proxy) serveFeedback(w http.ResponseWriter, r *http.Request) (stranger 
 	}
 	x := p.begin(w, r, nil, "")
 	defer p.inFlight.Add(-1)
-	for _, stage := range []func(*exchange) error{p.admit, p.authenticate, p.limit, p.takeFeedback} {
+	for _, stage := range []func(*exchange) error{p.admit, p.authenticate, p.limitFeedback, p.takeFeedback} {
 		if err := stage(x); err != nil {
 			if x.received.IsZero() {
 				leaveBody(w, r, err)

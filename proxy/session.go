@@ -49,7 +49,8 @@ func (p *proxy) enterSession(x *exchange) error {
 // subjectState is what a subject is doing on this proxy.
 type subjectState struct {
 	limits config.SubjectLimits
-	bucket *rate.Limiter
+	// Of completions, and of feedback.
+	bucket, feedback *rate.Limiter
 
 	mu       sync.Mutex
 	sessions []*session // one that runs nothing is used for another key

@@ -15,8 +15,8 @@ func (p *proxy) shed(x *exchange) error {
 	if x.engine == "" && len(x.snapshot.config.Models) == 1 {
 		m = x.snapshot.models[x.snapshot.config.Models[0].Name]
 	}
-	if m == nil {
-		return nil
+	if m == nil || !x.claims.AllowsModel(m.Name) {
+		return nil // match has an answer to that
 	}
 	for _, v := range m.variants {
 		if v.onlyMirrored {

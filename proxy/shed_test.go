@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ghostline-dev/ghostline/internal/token"
 	"github.com/ghostline-dev/ghostline/proxy/config"
 )
 
@@ -23,13 +24,15 @@ func TestShed(t *testing.T) {
 		full   []string
 		engine string
 		shed   bool
+		may    []string // models, of the token; none is all
 	}{
 		"nothing is full":                        {models: []config.Model{model}},
-		"all that serve users are":               {[]config.Model{model}, users, "", true},
+		"all that serve users are":               {models: []config.Model{model}, full: users, shed: true},
+		"the token does not allow it":            {models: []config.Model{model}, full: users, may: []string{"other"}},
 		"the fallback is free":                   {models: []config.Model{model}, full: users[:2]},
 		"another variant is free":                {models: []config.Model{model}, full: users[1:]},
-		"the path names it":                      {[]config.Model{model, other}, users, "m", true},
-		"the path names it by an alias":          {[]config.Model{model, other}, users, "alias", true},
+		"the path names it":                      {models: []config.Model{model, other}, full: users, engine: "m", shed: true},
+		"the path names it by an alias":          {models: []config.Model{model, other}, full: users, engine: "alias", shed: true},
 		"the path names another":                 {models: []config.Model{model, other}, full: users, engine: "other"},
 		"the path names none that is known":      {models: []config.Model{model}, full: users, engine: "gone"},
 		"only the body tells which of two it is": {models: []config.Model{model, other}, full: append(users, "other/v")},
@@ -41,7 +44,7 @@ func TestShed(t *testing.T) {
 			for _, full := range tc.full {
 				s.unit(full).endpoint.inFlight.Store(1)
 			}
-			x := &exchange{snapshot: s, engine: tc.engine, start: time.Now()}
+			x := &exchange{snapshot: s, engine: tc.engine, start: time.Now(), claims: &token.Claims{Models: tc.may}}
 			err := new(proxy).shed(x)
 			if !tc.shed {
 				if err != nil || x.model != nil {
@@ -65,7 +68,7 @@ func TestShedTellsWhenToCome(t *testing.T) {
 	m := s.models["m"]
 	m.variants = append(m.variants, &variant{Variant: config.Variant{Name: "candidate"}, model: m, units: []*unit{s.unit("c")}, onlyMirrored: true})
 	now := time.Now()
-	x := &exchange{snapshot: s, start: now}
+	x := &exchange{snapshot: s, start: now, claims: &token.Claims{}}
 	s.unit("a").endpoint.health.Cool(now, now.Add(30*time.Second))
 	for range 5 {
 		s.unit("b").endpoint.health.Failed(now)

@@ -84,11 +84,12 @@ func (x *exchange) traceID() string {
 	return ""
 }
 
-// traceRequest begins the span of a request, if spans are wanted.
-func (p *proxy) traceRequest(x *exchange) {
-	x.trace = traceContextOf(x.header)
+// traceRequest begins the span of a request, if spans are wanted. It is a stage
+// behind authenticate: a client's flag can have a span sampled, and strangers are
+// not to fill the collector.
+func (p *proxy) traceRequest(x *exchange) error {
 	if p.tracer == nil {
-		return
+		return nil
 	}
 	ctx := propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{
 		"traceparent": x.trace.parent, "tracestate": x.trace.state,
@@ -96,6 +97,7 @@ func (p *proxy) traceRequest(x *exchange) {
 	route := x.route()
 	_, x.span = p.tracer.Start(ctx, "POST "+route, trace.WithTimestamp(x.start), trace.WithSpanKind(trace.SpanKindServer),
 		trace.WithAttributes(semconv.HTTPRequestMethodPost, semconv.HTTPRoute(route), semconv.GenAIOperationNameTextCompletion))
+	return nil
 }
 
 // route is the path that was asked, without what is the client's in it.

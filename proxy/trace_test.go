@@ -60,8 +60,10 @@ func TestTraceContextOf(t *testing.T) {
 func TestTraceThatIsNotSampled(t *testing.T) {
 	p := &proxy{tracer: sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.NeverSample())).Tracer(tracerName)}
 	for _, header := range []textproto.MIMEHeader{{}, {traceParent: {goodParent}}} {
-		x := &exchange{header: header, form: openAIForm{}}
-		p.traceRequest(x)
+		x := &exchange{trace: traceContextOf(header), form: openAIForm{}}
+		if err := p.traceRequest(x); err != nil {
+			t.Fatal(err)
+		}
 		p.traceTry(x) // which would look at the unit
 		span := x.span.SpanContext()
 		if got, want := x.outgoing().parent, "00-"+x.traceID()+"-"+span.SpanID().String()+"-00"; got != want || x.traceID() != span.TraceID().String() {
@@ -87,7 +89,8 @@ func BenchmarkTrace(b *testing.B) {
 			x.header = textproto.MIMEHeader{traceParent: {goodParent}}
 			b.ReportAllocs()
 			for b.Loop() {
-				p.traceRequest(x)
+				x.trace = traceContextOf(x.header)
+				_ = p.traceRequest(x)
 				p.traceTry(x)
 				_ = x.outgoing()
 				x.traceTried(attemptOK)

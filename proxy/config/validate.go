@@ -184,6 +184,9 @@ func (m *Model) checkMirrors(p *problems, path string) {
 	for i, mirror := range m.Mirrors {
 		at := fmt.Sprintf("%s[%d]", path, i)
 		m.isVariant(p, at+".of", mirror.Of)
+		if slices.ContainsFunc(m.Variants, func(v Variant) bool { return v.Name == mirror.Of && v.Weight == 0 }) {
+			p.add(at+".of", "%q has weight 0, so no request is for it; name a variant with a weight", mirror.Of)
+		}
 		m.isVariant(p, at+".to", mirror.To)
 		pair := [2]string{mirror.Of, mirror.To}
 		switch {

@@ -98,6 +98,7 @@ func TestValidate(t *testing.T) {
 		{"trustedEdges", func(c *Config) { c.TrustedEdges = slices.Repeat([]string{"10.0.0.0/8"}, maxTrustedEdges+1) }, "at most 64"},
 
 		{"models[0].mirrors[0].of", func(c *Config) { c.Models[0].Mirrors[0].Of = "v1" }, "is no variant of this model"},
+		{"models[0].mirrors[0].of", func(c *Config) { c.Models[0].Variants[0].Weight = 0 }, "has weight 0"},
 		{"models[0].mirrors[0].to", func(c *Config) { c.Models[0].Mirrors[0].To = "" }, "is no variant of this model"},
 		{"models[0].mirrors[0].to", func(c *Config) { c.Models[0].Mirrors[0].To = "stable" }, "is the variant that is mirrored"},
 		{"models[0].mirrors[0].percent", func(c *Config) { c.Models[0].Mirrors[0].Percent = 0 }, "above 0 and at most 100"},

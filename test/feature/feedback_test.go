@@ -124,7 +124,7 @@ func TestFeedbackOfAnotherProxy(t *testing.T) {
 // others' completions out.
 func TestFeedbackHasARate(t *testing.T) {
 	s := start(t, setup{config: func(c *config.Config) {
-		c.Limits.PerSubject = config.SubjectLimits{RequestsPerSecond: 0.001, Burst: 3}
+		c.Limits.PerSubject = config.SubjectLimits{RequestsPerSecond: 0.001, Burst: 1}
 	}})
 	e := s.editor(overH2C)
 	got := e.ask(prompt)

@@ -41,11 +41,12 @@ test-unit: ## Run the tests beside the code, with the race detector where a C co
 fuzz: ## Run each fuzz target for FUZZTIME (30s)
 	@FUZZTIME=$(FUZZTIME) sh hack/fuzz.sh
 
-# With the flags of build, so that nothing is compiled twice.
+# With the flags of build, so that nothing is compiled twice. BENCHFLAGS as it is
+# written, since a regular expression may hold a $.
 .PHONY: bench
 bench: build ## Measure the proxy beside others, on Linux, 10 minutes; QUICK=1: in less than one
 	@sh hack/bench-peers.sh
-	go run -trimpath ./test/bench -bin bin $(if $(QUICK),-quick) $(BENCHFLAGS)
+	go run -trimpath ./test/bench -bin bin $(if $(QUICK),-quick) $(value BENCHFLAGS)
 
 .PHONY: bench-stages
 bench-stages: ## Measure the proxy's stages one by one, with allocations

@@ -296,6 +296,9 @@ func (l *loader) reload(ctx context.Context) {
 	said := l.said
 	l.said = ""
 	if err == nil {
+		if said != "" {
+			l.log.Info("the config is no longer refused")
+		}
 		return
 	}
 	l.said = err.Error()

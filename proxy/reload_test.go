@@ -92,24 +92,26 @@ func newTestLoader(t *testing.T) (*loader, func(change func(*config.Config))) {
 	}
 }
 
-// TestARefusalIsSaidOnce: not with every poll, but again if it came to be mended.
+// TestARefusalIsSaidOnce: not with every poll, but again if it came to be mended,
+// which is said too.
 func TestARefusalIsSaidOnce(t *testing.T) {
 	l, write := newTestLoader(t)
 	var log bytes.Buffer
-	l.log = slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelError}))
+	l.log = slog.New(slog.NewJSONHandler(&log, nil))
 	good := func(c *config.Config) { c.Tokens.KeySet = config.KeySet{File: "keys.json"} }
 	if err := os.WriteFile(filepath.Join(filepath.Dir(l.file), "keys.json"), []byte(testKeys), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	bad := func(c *config.Config) { good(c); c.Region = "" }
 	for i, step := range []struct {
-		change func(*config.Config)
-		lines  int
-	}{{good, 0}, {bad, 1}, {bad, 1}, {good, 1}, {bad, 2}} {
+		change          func(*config.Config)
+		refused, mended int
+	}{{good, 0, 0}, {bad, 1, 0}, {bad, 1, 0}, {good, 1, 1}, {good, 1, 1}, {bad, 2, 1}} {
 		write(step.change)
 		l.reload(t.Context())
-		if got := strings.Count(log.String(), "\n"); got != step.lines {
-			t.Errorf("after step %d the log has %d lines, want %d:\n%s", i, got, step.lines, &log)
+		refused, mended := strings.Count(log.String(), "config is refused"), strings.Count(log.String(), "no longer refused")
+		if refused != step.refused || mended != step.mended {
+			t.Errorf("after step %d the log has %d refused and %d mended, want %d and %d:\n%s", i, refused, mended, step.refused, step.mended, &log)
 		}
 	}
 }

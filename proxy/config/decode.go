@@ -37,7 +37,8 @@ func DecodeLenient(data []byte) (c *Config, unknown []error, err error) {
 		err = errors.Join(err, errors.Join(units...))
 	}
 	if err != nil {
-		return nil, nil, err
+		// A misspelt field may be why.
+		return nil, nil, errors.Join(err, errors.Join(unknown...))
 	}
 	return c, unknown, nil
 }

@@ -57,7 +57,7 @@ var wellKnown = []string{
 	"copilot", "copilot-chat", "copilot.vim", "copilot-intellij", "copilot-vs", "copilot-xcode", "copilot-eclipse", "copilot-language-server",
 	"GithubCopilot", "GitHubCopilotChat",
 	"vscode", jetBrains, "VisualStudio", "Neovim", "Vim", "Emacs", "Xcode", "Eclipse", "Zed",
-	"ghostline", "ghostline-go", "ghostline-vscode",
+	"ghostline", "ghostline-cli", "ghostline-go", "ghostline-vscode",
 	"OpenAI/Python", "AsyncOpenAI/Python", "OpenAI/JS", "OpenAI/Go", "OpenAI/Java",
 	"curl",
 }

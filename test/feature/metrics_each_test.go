@@ -295,6 +295,7 @@ func countsClients(t *testing.T) {
 		{"Editor-Plugin-Version", "copilot/1.300.0", "copilot", "1"},
 		{"Editor-Plugin-Version", "ghostline/0.9.0-rc.1", "ghostline", "0"},
 		{"Editor-Version", "JetBrains-IU/252.23892.409", "JetBrains", "other"},
+		{"Editor-Plugin-Version", "ghostline-cli/0.3.1", "ghostline-cli", "0"},
 		{"User-Agent", "OpenAI/Python 1.99.9", "OpenAI/Python", "1"},
 		{"User-Agent", "mine/2.0", "other", "2"},
 		{"User-Agent", "nonsense", "other", "other"},
@@ -305,7 +306,7 @@ func countsClients(t *testing.T) {
 		s.do(s.h2c(), req)
 		s.wantMetric(before+1, "ghostline_client_requests_total", "client", tc.client, "version_major", tc.major, "action", "allow")
 	}
-	s.wantMetric(6, "ghostline_client_requests_total")
+	s.wantMetric(7, "ghostline_client_requests_total")
 }
 
 func countsTokenChecks(t *testing.T) {

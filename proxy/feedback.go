@@ -75,8 +75,8 @@ func (p *proxy) countFeedback(x *exchange, f *feedback) error {
 		}
 	}
 	if !p.served.take(p.served.key(x.claims.Subject, f.RequestID), slices.Index(feedbackEvents, f.Event), told) {
-		return notFound("request_not_found", "this proxy knows no such completion of this user; if it has others beside it, "+
-			"tell model and variant too: the model that was asked for, and the header X-Ghostline-Variant of its answer")
+		return notFound("request_not_found", "this proxy knows no such completion of this user; another proxy may have served it, so send "+
+			`the fields "model" and "variant" too: a model that this token allows, and the header X-Ghostline-Variant of the answer`)
 	}
 	return nil
 }

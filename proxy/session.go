@@ -40,8 +40,8 @@ func (x *exchange) session() sessionKey {
 func (p *proxy) enterSession(x *exchange) error {
 	if x.place = x.subject.enter(x.session(), x.supersede); x.place == nil {
 		return limited("too_many_requests_in_flight", fmt.Sprintf("this user has %d answers running already in this editor session, "+
-			"or %[2]d times as many in all, the limit of this service; cancel some",
-			x.subject.limits.InFlight, x.subject.limits.Sessions), time.Second)
+			"or %d in all of them, which is the limit of this service; cancel some",
+			x.subject.limits.InFlight, x.subject.limits.InFlight*x.subject.limits.Sessions), time.Second)
 	}
 	return nil
 }

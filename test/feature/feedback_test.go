@@ -104,7 +104,7 @@ func TestFeedbackOfAnotherProxy(t *testing.T) {
 	}
 	wantTold(t, e.tell("r-1", "rejected")) // it is known by now
 	wantTold(t, e.tell("r-1", "rejected", where("ghost-code", "stable")))
-	unknown := refusal{status: 404, code: "request_not_found", message: "tell model and variant too"}
+	unknown := refusal{status: 404, code: "request_not_found", message: "another proxy may have served it"}
 	e.tell("r-2", "shown", where("ghost-code", "gone")).wantRefusal(t, unknown)
 	e.tell("r-2", "shown", where("gone", "next")).wantRefusal(t, unknown)
 	req := e.request(t.Context(), "/v1/feedback", `{"request_id":"r-2","event":"shown"`+where("ghost-code", "next")+"}")

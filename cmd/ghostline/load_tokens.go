@@ -102,7 +102,7 @@ func keyFromFile(file string) (tokenSources, error) {
 
 func staticSource(flag, key string) (tokenSources, error) {
 	if key == "" || strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return nil, usageError{fmt.Errorf("%s names no key: it should hold one word of printable ASCII", flag)}
+		return nil, usageError{fmt.Errorf("%s names no key: what it names must be there and hold one word of printable ASCII", flag)}
 	}
 	return tokenSources{load.StaticKey(key)}, nil
 }

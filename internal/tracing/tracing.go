@@ -4,14 +4,12 @@ package tracing
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
-	"net/url"
-	"os"
+	"strings"
 	"sync/atomic"
 	"time"
 
+	"github.com/go-logr/logr"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	"go.opentelemetry.io/otel/sdk/resource"
@@ -37,6 +35,7 @@ func FromEnvironment(ctx context.Context, service, version string, log *slog.Log
 	if err != nil || !configured {
 		return nil, func() {}, err
 	}
+	otel.SetLogger(logr.FromSlogHandler(log.Handler()))
 	exporter, err := otlptracehttp.New(ctx)
 	if err != nil {
 		return nil, func() {}, err
@@ -54,35 +53,9 @@ func FromEnvironment(ctx context.Context, service, version string, log *slog.Log
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushWithin)
 		defer cancel()
 		if err := sdk.Shutdown(ctx); err != nil {
-			log.Warn("the last spans are not sent", "error", err)
+			log.Warn("the last spans are not sent", "error", brief(err))
 		}
 	}, nil
-}
-
-// isConfigured says whether spans are to be sent, and refuses what cannot be done.
-func isConfigured() (bool, error) {
-	const protocol = "http/protobuf"
-	exporter, name := os.Getenv("OTEL_TRACES_EXPORTER"), "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
-	if os.Getenv(name) == "" {
-		name = "OTEL_EXPORTER_OTLP_ENDPOINT"
-	}
-	endpoint := os.Getenv(name)
-	switch {
-	case os.Getenv("OTEL_SDK_DISABLED") == "true", exporter == "none", endpoint == "":
-		return false, nil
-	case exporter != "" && exporter != "otlp":
-		return false, fmt.Errorf("OTEL_TRACES_EXPORTER is %q; it must be otlp or none", exporter)
-	}
-	for _, name := range []string{"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"} {
-		if value := os.Getenv(name); value != "" && value != protocol {
-			return false, fmt.Errorf("%s is %q; it must be %s", name, value, protocol)
-		}
-	}
-	// The text itself may hold a password, so it is not repeated.
-	if u, err := url.Parse(endpoint); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return false, errors.New(name + " is no absolute http or https URL, such as http://collector:4318")
-	}
-	return true, nil
 }
 
 // warner logs the errors of the SDK, now and then.
@@ -95,6 +68,18 @@ type warner struct {
 func (w *warner) Handle(err error) {
 	now, last := time.Now().UnixNano(), w.last.Load()
 	if now-last >= int64(warnEvery) && w.last.CompareAndSwap(last, now) {
-		w.log.Warn("spans are not sent", "error", err)
+		w.log.Warn("spans are not sent", "error", brief(err))
 	}
+}
+
+// maxError bounds what is logged of an error, in bytes: it may quote all that the
+// collector answered.
+const maxError = 512
+
+func brief(err error) string {
+	text := err.Error()
+	if len(text) > maxError {
+		text = strings.ToValidUTF8(text[:maxError], "") + "…"
+	}
+	return text
 }

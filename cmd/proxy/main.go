@@ -77,7 +77,13 @@ func openAccessLog(name string, stdout io.Writer) (out io.Writer, closeLog func(
 		signal.Ignore(syscall.SIGPIPE)
 		return stdout, func() {}, nil
 	}
-	file, err := os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640)
+	mode := os.O_WRONLY
+	if info, err := os.Stat(name); err == nil && info.Mode()&os.ModeNamedPipe != 0 {
+		// Else to open it waits for a reader, and a reader that goes away and comes
+		// back costs the lines in between.
+		mode = os.O_RDWR
+	}
+	file, err := os.OpenFile(name, os.O_CREATE|os.O_APPEND|mode, 0o640)
 	if err != nil {
 		return nil, nil, err
 	}

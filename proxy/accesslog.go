@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"log/slog"
@@ -30,6 +31,7 @@ type accessLog struct {
 	dropped prometheus.Counter
 	lines   sync.Pool // of *[]byte
 	warned  warnings
+	torn    bool // the last line that was written is not whole; of run alone
 
 	mu        sync.Mutex
 	unwritten []byte
@@ -89,13 +91,27 @@ func (l *accessLog) write(spare []byte) []byte {
 	if count == 0 {
 		return lines
 	}
-	if _, err := l.out.Write(lines); err != nil {
-		l.dropped.Add(float64(count))
+	if written, err := l.writeLines(lines); err != nil {
+		l.dropped.Add(float64(count - written))
 		if l.warned.due(time.Now()) {
 			l.log.Warn("the access log cannot be written", "error", err)
 		}
 	}
 	return lines
+}
+
+// writeLines says how many lines were written. A disk that is full may take a part
+// of one, which must not spoil the first that it takes later.
+func (l *accessLog) writeLines(lines []byte) (written int, err error) {
+	if l.torn {
+		if _, err := l.out.Write([]byte("\n")); err != nil {
+			return 0, err
+		}
+		l.torn = false
+	}
+	n, err := l.out.Write(lines)
+	l.torn = n > 0 && lines[n-1] != '\n'
+	return bytes.Count(lines[:n], []byte("\n")), err
 }
 
 // add takes the line of a request.

@@ -177,6 +177,44 @@ func TestAccessLogThatCannotBeWritten(t *testing.T) {
 	}
 }
 
+// small is a disk with room for so many bytes.
+type small struct {
+	taken
+	room int
+}
+
+func (s *small) Write(p []byte) (int, error) {
+	n, err := s.taken.Write(p[:min(len(p), s.room)])
+	if s.room -= n; n < len(p) {
+		return n, errors.New("no space left")
+	}
+	return n, err
+}
+
+// TestAccessLogOnFullDisk: what fits is not counted as dropped, and a line of which
+// only a part fits spoils no other.
+func TestAccessLogOnFullDisk(t *testing.T) {
+	var out small
+	l, dropped := newTestLog(&out)
+	for _, step := range []struct {
+		room    int
+		lines   string
+		dropped float64 // so far
+	}{{10, "one\ntwo\nthree\n", 1}, {0, "four\n", 2}, {2, "five\n", 3}, {1 << 10, "six\n", 3}} {
+		out.room = step.room
+		for line := range strings.Lines(step.lines) {
+			l.put([]byte(line))
+		}
+		l.write(nil)
+		if got := dropped(); got != step.dropped {
+			t.Errorf("%v lines are dropped after %q, want %v", got, step.lines, step.dropped)
+		}
+	}
+	if got, want := out.String(), "one\ntwo\nth\nf\nsix\n"; got != want {
+		t.Errorf("written is %q, want %q", got, want)
+	}
+}
+
 func BenchmarkAccessLog(b *testing.B) {
 	l, _ := newTestLog(io.Discard)
 	stop := l.start()

@@ -95,13 +95,15 @@ func (c Command) Exec(ctx context.Context, args []string, stdout, stderr io.Writ
 	if err != nil {
 		return c.fail(stderr, exitUsage, err)
 	}
-	log := slog.New(slog.NewJSONHandler(stderr, &slog.HandlerOptions{Level: f.level}))
+	written := startLog(stderr)
+	defer written.stop()
+	log := slog.New(slog.NewJSONHandler(written, &slog.HandlerOptions{Level: f.level}))
 	env := Env{Listeners: listeners, Log: log, Metrics: registry(), Stdout: stdout}
 	switch err := c.run(ctx, env, cert); {
 	case errors.Is(err, ErrConfig):
-		return c.fail(stderr, exitUsage, err)
+		return c.fail(written, exitUsage, err)
 	case err != nil:
-		return c.fail(stderr, exitFailed, err)
+		return c.fail(written, exitFailed, err)
 	}
 	return exitOK
 }

@@ -69,6 +69,7 @@ type place struct {
 	subject *subjectState
 	session *session
 	arrival int64
+	others  int // requests that the subject had running
 	cut     func()
 
 	// Guarded by subject.mu.
@@ -130,7 +131,7 @@ func (s *subjectState) add(in *session, key sessionKey, cut func()) *place {
 	in.key = key
 	s.arrivals++
 	s.running++
-	p := &place{subject: s, session: in, arrival: s.arrivals, cut: cut}
+	p := &place{subject: s, session: in, arrival: s.arrivals, others: s.running - 1, cut: cut}
 	in.running = append(in.running, p)
 	return p
 }

@@ -39,6 +39,9 @@ var rounds = [][]standing{{fit, slow}, {ejected}, {unreachable}}
 // the ejected ones: one that failed may have recovered, and nobody else is left.
 func (p *proxy) pickUnit(x *exchange) error {
 	now := time.Now()
+	if len(x.tried) == 0 && !p.isFair(x, now) {
+		return noCapacity(errUnfair, retryWhenFull)
+	}
 	for _, round := range rounds {
 		for v := x.wanted; v != nil; v = v.fallback {
 			for _, want := range round {

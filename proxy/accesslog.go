@@ -82,8 +82,12 @@ func (l *accessLog) run(ctx context.Context) {
 	l.write(written) // what came since
 }
 
-// write writes what there is, and returns its memory for later.
+// write writes what there is, and returns its memory for later, unless that is
+// much: after a time when nobody read it would be kept for nothing.
 func (l *accessLog) write(spare []byte) []byte {
+	if cap(spare) > 4*writeFrom {
+		spare = nil
+	}
 	l.mu.Lock()
 	lines, count := l.unwritten, l.count
 	l.unwritten, l.count = spare[:0], 0

@@ -18,10 +18,12 @@ const (
 func (p *proxy) admit(x *exchange) error {
 	x.id = requestID(x.header.Get("X-Request-Id"))
 	if x.snapshot.auth == nil {
+		x.stranger = false // nobody is known yet, and nobody is to be cut off for it
 		return noCapacity(errNoKeys, shedAfter)
 	}
 	// The request counts itself, see begin.
 	if limit := x.snapshot.config.Limits.InFlight; p.inFlight.Load() > int64(limit) {
+		x.stranger = !x.snapshot.auth.Remembers(x.header["Authorization"], x.start)
 		return noCapacity(fmt.Errorf("limits.inFlight of %d is reached", limit), shedAfter)
 	}
 	return nil

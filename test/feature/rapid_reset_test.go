@@ -1,6 +1,7 @@
 package feature
 
 import (
+	"net/http"
 	"testing"
 
 	"github.com/ghostline-dev/ghostline/proxy/config"
@@ -146,4 +147,39 @@ func TestAFewResetsOfStrangersAreLetBe(t *testing.T) {
 	}
 	s.settled()
 	s.quiet()
+}
+
+// strangerResetsBurst is how many a client without a token may have.
+const strangerResetsBurst = 100
+
+// TestResetsAtAFullProxy: a proxy that is full turns requests away before it
+// checks their tokens. Users whose tokens it knows are no strangers for that.
+func TestResetsAtAFullProxy(t *testing.T) {
+	release := make(chan struct{})
+	s := start(t, setup{unit: held(release), config: func(c *config.Config) { c.Limits.InFlight = 1 }})
+	token := s.token()
+	models := s.request(t.Context(), s.plainURL, "/v1/models", "")
+	models.Method = http.MethodGet
+	models.Header.Set("Authorization", "Bearer "+token)
+	if got := s.do(s.h2c(), models); got.status != http.StatusOK {
+		t.Fatalf("got %d %s", got.status, got.body)
+	}
+	running := s.editor(overH2C).send(prompt)
+	s.eventually("the proxy is full", func() bool { return s.metric("ghostline_inflight") == 1 && s.arrived.count() == 1 })
+	c := s.framed()
+	cut := c.untilCut()
+	s.eventually("many resets are noticed", func() bool {
+		c.resetMany(100, rapidRequests("authorization", "Bearer "+token)[0])
+		select {
+		case <-cut:
+			t.Fatal("a user's connection is cut")
+		default:
+		}
+		return s.metric("ghostline_requests_total", "outcome", "cancelled") > 5*strangerResetsBurst
+	})
+	if got := s.metric("ghostline_client_connections_cut_total"); got != 0 {
+		t.Errorf("%v connections were cut, want none", got)
+	}
+	close(release)
+	s.wantWhole(<-running.ended)
 }

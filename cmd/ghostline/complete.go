@@ -16,7 +16,7 @@ import (
 const (
 	defaultModel     = "ghost-code"
 	defaultMaxTokens = 64
-	maxSourceFile    = 16 << 20
+	maxTextFile      = 16 << 20
 )
 
 type completeOptions struct {
@@ -86,7 +86,7 @@ func (o *completeOptions) request(location string) (client.Request, error) {
 	if o.maxTokens < 1 {
 		return client.Request{}, usageError{fmt.Errorf("--max-tokens is %d, want at least 1", o.maxTokens)}
 	}
-	content, err := readSource(file)
+	content, err := readText(file)
 	if err != nil {
 		return client.Request{}, err
 	}
@@ -97,20 +97,20 @@ func (o *completeOptions) request(location string) (client.Request, error) {
 	return client.Request{Model: o.model, Prompt: parts.Prompt, Suffix: parts.Suffix, MaxTokens: o.maxTokens}, nil
 }
 
-// readSource reads a file of bounded size.
-func readSource(name string) (string, error) {
+// readText reads a file of bounded size.
+func readText(name string) (string, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return "", err
 	}
 	defer f.Close()
 	var content strings.Builder
-	n, err := io.Copy(&content, io.LimitReader(f, maxSourceFile+1))
+	n, err := io.Copy(&content, io.LimitReader(f, maxTextFile+1))
 	if err != nil {
 		return "", err
 	}
-	if n > maxSourceFile {
-		return "", fmt.Errorf("%s is larger than %d MiB: too large for a source file", name, maxSourceFile>>20)
+	if n > maxTextFile {
+		return "", fmt.Errorf("%s is larger than %d MiB, the most that is read", name, maxTextFile>>20)
 	}
 	return content.String(), nil
 }

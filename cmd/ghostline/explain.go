@@ -29,9 +29,9 @@ func explain(sys *system, err error) string {
 	case errors.As(err, &authority):
 		advice = "if its certificate is signed by a CA of your own, name that CA by --ca or " + envCA
 	case errors.As(err, &hostname):
-		advice = "check the host name in --proxy and --issuer"
+		advice = "check the host name in the URLs of the proxy and the issuer"
 	case errors.As(err, &resolve):
-		advice = "check the host name in --proxy and --issuer, and the network"
+		advice = "check the host name in the URLs of the proxy and the issuer, and the network"
 	case errors.As(err, &dial) && dial.Op == "dial":
 		advice = "check that the server runs and that its URL is right"
 	}
@@ -44,7 +44,7 @@ func explain(sys *system, err error) string {
 func adviceOn(refusal *client.Error) string {
 	switch refusal.Status {
 	case http.StatusUnauthorized:
-		return "the proxy does not accept the issuer's tokens: check that --proxy and --issuer belong together"
+		return "the proxy does not accept the issuer's tokens: check that the URLs of the proxy and the issuer belong together"
 	case http.StatusForbidden:
 		return "you may not use this model: ask whoever runs the service"
 	}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"os"
 	"strings"
 
 	"github.com/ghostline-dev/ghostline/client"
@@ -93,11 +92,11 @@ func (l *loadTokens) count() (n int) {
 }
 
 func keyFromFile(file string) (tokenSources, error) {
-	content, err := os.ReadFile(file)
+	content, err := readText(file)
 	if err != nil {
 		return nil, fmt.Errorf("--key-file: %w", err)
 	}
-	return staticSource("--key-file", strings.TrimSpace(string(content)))
+	return staticSource("--key-file", strings.TrimSpace(content))
 }
 
 func staticSource(flag, key string) (tokenSources, error) {
@@ -112,7 +111,7 @@ func (l *loadTokens) subjects(to *endpoints) (tokenSources, error) {
 	if err := to.needIssuer(); err != nil {
 		return nil, err
 	}
-	content, err := os.ReadFile(l.oauthFile)
+	content, err := readText(l.oauthFile)
 	if err != nil {
 		return nil, fmt.Errorf("--oauth-file: %w", err)
 	}
@@ -121,7 +120,7 @@ func (l *loadTokens) subjects(to *endpoints) (tokenSources, error) {
 		return nil, err
 	}
 	var sources tokenSources
-	for line := range strings.Lines(string(content)) {
+	for line := range strings.Lines(content) {
 		token := strings.TrimSpace(line)
 		if token == "" {
 			continue

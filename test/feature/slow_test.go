@@ -1,6 +1,7 @@
 package feature
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"sync"
@@ -55,7 +56,7 @@ func TestSlowUnit(t *testing.T) {
 	if got := units[3].asked(); got != asked {
 		t.Errorf("the slow unit was asked %d times before the others were full", got-asked)
 	}
-	s.complete()
+	s.wantWhole(s.editor(overH2C).of("another").ask(prompt))
 	if got := units[3].asked(); got != asked+1 {
 		t.Errorf("the slow unit was asked %d times when the others were full, want once", got-asked)
 	}
@@ -73,15 +74,15 @@ func (s *stack) askUntil(clients int, what string, is func() bool) {
 	s.t.Helper()
 	enough := make(chan struct{})
 	var asking sync.WaitGroup
-	for range clients {
+	for i := range clients {
+		e := s.editor(overH2C).of(fmt.Sprint("subject-", i)) // one alone could not have all places
 		asking.Go(func() {
-			client := s.h2c()
 			for {
 				select {
 				case <-enough:
 					return
 				default:
-					s.wantWhole(s.do(client, s.request(s.t.Context(), s.plainURL, "/v1/completions", prompt)))
+					s.wantWhole(e.ask(prompt))
 				}
 			}
 		})

@@ -82,6 +82,8 @@ func plantings() []planted {
 		{"http in the pool", "proxy/upstream/pool.go", "net/http", ""},
 		{"http below the pool", "proxy/upstream/policy/p.go", "net/http", "deciding is kept apart"},
 		{"a server.go elsewhere", "proxy/auth/server.go", "net/http", "deciding is kept apart"},
+		{"a dialect in the stand-ins", "test/strict/vllm.go", "m/proxy/provider", "test/strict is written from the providers' references alone"},
+		{"a dialect in the stand-ins' tests", "test/strict/vllm_test.go", "m/proxy/provider", "test/strict is written"},
 		{"a name that only begins alike", "proxyish/x.go", "k8s.io/api/core/v1", ""},
 	}
 }

@@ -61,6 +61,10 @@ func Rules() []Rule {
 			Because: "the wire config, dialects and event framing do no I/O: bytes in, bytes out",
 		},
 		{
+			From: []string{"./test/strict"}, Deny: []string{"./..."}, Tests: true,
+			Because: "test/strict is written from the providers' references alone: it must not know what we send",
+		},
+		{
 			From: []string{"./proxy/..."}, Deny: []string{"net/http/...", "golang.org/x/net/http2/..."},
 			// auth/keys.go fetches the issuer's keys in the background, off the request path.
 			Files:   []string{"proxy/server.go", "proxy/attempt.go", "proxy/stream.go", "proxy/upstream/*", "proxy/auth/keys.go"},

@@ -177,11 +177,18 @@ func appendAccess(buf []byte, x *exchange, e *clientError, result outcome, now t
 		a.text("unit", x.served.Name)
 	}
 	a.number("tries", int64(len(x.tried)))
+	a.mutations(x.mutated.met)
 	if x.claims != nil {
 		a.text("subject", x.claims.Subject)
 	}
 	a.text("client", x.client.name)
 	a.text("client_version", x.client.version)
+	if x.rule != nil && x.rule.action != actionAllow {
+		a.text("client_action", x.rule.action)
+	}
+	if x.dryRun != nil {
+		a.text("client_dry_run", x.dryRun.action)
+	}
 	a.number("bytes_in", int64(x.bodySize))
 	a.number("events_out", x.tokens)
 	if x.usage != nil {
@@ -223,6 +230,25 @@ func (a *attrs) number(name string, value int64) {
 	if value != 0 {
 		a.key(name)
 		a.buf = strconv.AppendInt(a.buf, value, 10)
+	}
+}
+
+// mutations are the names of those that changed the request, which need no
+// escaping.
+func (a *attrs) mutations(met []metMutation) {
+	before := byte('[')
+	for _, m := range met {
+		if m.result != mutationApplied {
+			continue
+		}
+		if before == '[' {
+			a.key("mutations")
+		}
+		a.buf = append(append(append(a.buf, before, '"'), m.name...), '"')
+		before = ','
+	}
+	if before == ',' {
+		a.buf = append(a.buf, ']')
 	}
 }
 

@@ -33,7 +33,7 @@ func newTestLog(out io.Writer) (*accessLog, func() float64) {
 func accessRecord(x *exchange, now time.Time) slog.Record {
 	r := slog.NewRecord(now, slog.LevelInfo, "request", 0)
 	r.AddAttrs(slog.String("request_id", x.id), slog.String("outcome", "ok"), slog.Int("status", 200), slog.String("model", "m"),
-		slog.String("variant", "stable"), slog.String("region", "here"), slog.String("unit", "u"), slog.Int("tries", 1),
+		slog.String("variant", "stable"), slog.String("region", "here"), slog.String("unit", "u"), slog.Int("tries", 1), slog.Any("mutations", []string{"cap", "bias"}),
 		slog.String("subject", x.claims.Subject), slog.String("client", x.client.name), slog.String("client_version", x.client.version),
 		slog.Int("bytes_in", x.bodySize), slog.Int64("events_out", 12), slog.Int64("prompt_tokens", 900), slog.Int64("completion_tokens", 12),
 		slog.Float64("body_ms", 0.05), slog.Float64("asked_ms", 0.2), slog.Float64("first_byte_ms", 100), slog.Float64("upstream_first_byte_ms", 99.8),
@@ -46,7 +46,11 @@ func TestAccessLine(t *testing.T) {
 	_, served := recorder(t)
 	for _, said := range []string{"plain", `"}` + "\n{", "\u2028\x00é<&>", "\xff", strings.Repeat("x", 300)} {
 		x := served()
-		x.id, x.claims.Subject, x.client = said, said, clientInfo{said, said}
+		x.mutated.met = []metMutation{
+			{&mutation{name: "cap"}, mutationApplied, nil}, {&mutation{name: "no"}, mutationUnchanged, nil}, {&mutation{name: "bias"}, mutationApplied, nil},
+			{&mutation{name: "never"}, mutationNotApplicable, errors.New("stop is no list")},
+		}
+		x.id, x.claims.Subject, x.client = said, said, clientInfo{name: said, version: said}
 		now := x.start.Add(123456 * time.Microsecond)
 		var want bytes.Buffer
 		if err := slog.NewJSONHandler(&want, nil).Handle(t.Context(), accessRecord(x, now)); err != nil {

@@ -40,6 +40,7 @@ type answer struct {
 type reading struct {
 	events  *sse.Reader
 	repeats provider.Repeats
+	head    provider.Head
 }
 
 // awaitFirst reads up to the first event with text or a finish reason, so that
@@ -72,7 +73,8 @@ func (a *answer) readWhole() error {
 	case len(body) > maxAnswer:
 		return fmt.Errorf("the answer is larger than %d bytes", maxAnswer)
 	}
-	event, err := a.x.unit.dialect.Answer(body)
+	head := &provider.Head{ID: a.x.answerID(), Model: a.x.ask.model, Created: a.x.asked}
+	event, err := a.x.unit.dialect.Answer(head, body)
 	if err != nil {
 		return err
 	}
@@ -90,7 +92,7 @@ func (a *answer) next() (provider.Event, error) {
 	var event provider.Event
 	data, err := a.events.Next()
 	if err == nil {
-		event, err = a.repeats.Event(a.x.unit.dialect, data)
+		event, err = a.repeats.Event(a.x.unit.dialect, &a.head, data)
 	}
 	whole := a.seen != 0 && a.seen == a.finished
 	switch {
@@ -110,9 +112,7 @@ func (a *answer) count(event provider.Event) {
 	a.seen |= event.Seen
 	a.finished |= event.Finished
 	a.x.tokens += int64(event.Tokens)
-	if event.Usage != nil {
-		a.x.usage = event.Usage
-	}
+	a.x.usage = a.x.usage.Plus(event.Usage)
 	if a.x.transcript != nil {
 		a.x.transcript.add(event.Data)
 	}
@@ -121,7 +121,7 @@ func (a *answer) count(event provider.Event) {
 // appendEvent appends the event as it goes out, or nothing if it is only about
 // the request and the client did not ask for that.
 func (a *answer) appendEvent(dst []byte, event provider.Event) []byte {
-	if event.Choices == 0 && !a.x.ask.usage {
+	if len(event.Data) == 0 || event.Choices == 0 && !a.x.ask.usage {
 		return dst
 	}
 	return a.x.form.appendEvent(dst, event)

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"fmt"
 	"io"
@@ -9,6 +10,8 @@ import (
 	"net/textproto"
 	"strings"
 	"time"
+
+	"github.com/ghostline-dev/ghostline/proxy/sse"
 )
 
 const (
@@ -52,7 +55,8 @@ func (p *proxy) readFirst(a *answer) error {
 		return a.readWhole()
 	}
 	a.reading = p.readings.Get().(*reading)
-	a.events.Reset(a)
+	a.events.Reset(a, a.x.unit.dialect.Framing())
+	a.head.ID, a.head.Model, a.head.Created = a.x.answerID(), a.x.ask.model, a.x.asked
 	return a.awaitFirst()
 }
 
@@ -69,7 +73,7 @@ func (p *proxy) close(a *answer) {
 		a.x.told = time.Now()
 	}
 	if a.reading != nil {
-		a.events.Reset(nil)
+		a.events.Reset(nil, sse.Events)
 		a.repeats.Reset()
 		p.readings.Put(a.reading)
 		a.reading = nil
@@ -83,52 +87,65 @@ func (a *answer) send(u *unit) error {
 		return err
 	}
 	a.body = resp.Body
+	err = a.unpack(resp.Header.Get("Content-Encoding"))
 	a.x.worked, a.x.reported = u.dialect.Worked(textproto.MIMEHeader(resp.Header))
 	if resp.StatusCode != http.StatusOK {
-		// Read to its end, so that an HTTP/1.1 unit's connection can be kept.
-		body, err := io.ReadAll(io.LimitReader(resp.Body, maxRefusal))
-		if err != nil {
-			return err
-		}
-		return refusal(u, resp.StatusCode, textproto.MIMEHeader(resp.Header), body)
+		return a.refused(u, resp)
 	}
-	if encoding := resp.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
-		return fmt.Errorf("the unit compressed its answer (%.20q) although it was asked not to", encoding)
+	if err != nil {
+		return err
 	}
-	want := "application/json"
-	if a.x.ask.stream {
-		want = "text/event-stream"
-	}
-	if got := resp.Header.Get("Content-Type"); !strings.HasPrefix(got, want) {
+	want := contentType(a.x)
+	if got := resp.Header.Get("Content-Type"); !strings.HasPrefix(strings.ToLower(got), want) {
 		return fmt.Errorf("the unit answered with content type %.60q, want %s", got, want)
 	}
 	return nil
 }
 
-// request is what goes to the unit. Of the client's headers only the request id
-// and the trace context go on; its Authorization never does.
-func (a *answer) request(u *unit) *http.Request {
-	x := a.x
-	header := make(http.Header, 8)
-	header["Content-Type"] = []string{"application/json"}
-	header["Accept"] = []string{"application/json"}
-	if x.ask.stream {
-		header["Accept"] = []string{"text/event-stream"}
+// refused reads an answer whose status is an error. The status stands even if its
+// body cannot be read.
+func (a *answer) refused(u *unit, resp *http.Response) error {
+	// Read to its end, so that an HTTP/1.1 unit's connection can be kept.
+	body, err := io.ReadAll(io.LimitReader(a.body, maxRefusal))
+	if err != nil && a.ctx.Err() != nil {
+		return err
 	}
-	// A compressed stream comes in bursts.
-	header["Accept-Encoding"] = []string{"identity"}
-	header["User-Agent"] = []string{"ghostline"}
-	header["X-Request-Id"] = []string{x.id}
-	if trace := x.outgoing(); trace.parent != "" {
-		header[traceParent] = []string{trace.parent}
-		if trace.state != "" {
-			header[traceState] = []string{trace.state}
+	return refusal(u, resp.StatusCode, textproto.MIMEHeader(resp.Header), body)
+}
+
+// unpack has the body read unpacked. Units are asked not to pack theirs, but hops
+// before them do it all the same.
+func (a *answer) unpack(encoding string) error {
+	switch strings.ToLower(encoding) { // RFC 9110 section 8.4.1
+	case "", "identity":
+		return nil
+	case "gzip", "x-gzip":
+		a.body = &unpacked{packed: a.body}
+		return nil
+	}
+	return fmt.Errorf("the unit packed its answer (%.20q) although it was asked not to", encoding)
+}
+
+// unpacked is a body that came packed by gzip. It is unpacked as it comes.
+type unpacked struct {
+	packed io.ReadCloser
+	reader *gzip.Reader
+}
+
+func (u *unpacked) Read(p []byte) (n int, err error) {
+	if u.reader == nil {
+		if u.reader, err = gzip.NewReader(u.packed); err != nil {
+			return 0, err
 		}
 	}
-	for _, h := range x.outbound.Headers {
-		header.Set(h.Name, h.Value)
-	}
-	body := x.outbound.Body
+	return u.reader.Read(p)
+}
+
+func (u *unpacked) Close() error { return u.packed.Close() }
+
+// request is what goes to the unit.
+func (a *answer) request(u *unit) *http.Request {
+	header, body := http.Header(a.x.unitHeader()), a.x.outbound.Body
 	req := &http.Request{
 		Method: http.MethodPost, URL: u.url, Host: u.url.Host, Header: header,
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,

@@ -69,7 +69,6 @@ func (t *transcript) choice(i int) []byte {
 // whole; what ends otherwise is not compared.
 type comparison struct {
 	mirror *mirror
-	exact  bool               // temperature 0: both should say the same
 	cancel context.CancelFunc // of the copy
 
 	mu                sync.Mutex
@@ -79,6 +78,7 @@ type comparison struct {
 // side is one of the two answers.
 type side struct {
 	whole     bool
+	exact     bool    // temperature 0
 	firstByte float64 // seconds from asking the unit
 	text      *transcript
 }
@@ -87,7 +87,7 @@ type side struct {
 func (c *comparison) over(s *side, x *exchange) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	*s = side{whole: true, firstByte: x.firstByte.Sub(x.asked).Seconds(), text: x.transcript}
+	*s = side{whole: true, exact: x.ask.exact, firstByte: x.firstByte.Sub(x.asked).Seconds(), text: x.transcript}
 	if c.primary.whole && c.mirrored.whole {
 		c.mirror.metrics.compare(c)
 	}

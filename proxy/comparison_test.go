@@ -93,7 +93,7 @@ func TestTranscriptIsBounded(t *testing.T) {
 }
 
 // comparing is a comparison, and the registry of its metrics.
-func comparing(t *testing.T, exact bool) (*comparison, *prometheus.Registry) {
+func comparing(t *testing.T) (*comparison, *prometheus.Registry) {
 	t.Helper()
 	registry := prometheus.NewRegistry()
 	vecs := newMirrorVecs()
@@ -101,7 +101,7 @@ func comparing(t *testing.T, exact bool) (*comparison, *prometheus.Registry) {
 		t.Fatal(err)
 	}
 	_, cancel := context.WithCancel(t.Context())
-	return &comparison{mirror: &mirror{metrics: vecs.of("m", "stable", "next")}, exact: exact, cancel: cancel}, registry
+	return &comparison{mirror: &mirror{metrics: vecs.of("m", "stable", "next")}, cancel: cancel}, registry
 }
 
 // sums are the counters by name and last label, and the histograms' sums.
@@ -134,30 +134,34 @@ func sums(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 // TestComparison compares two answers, whichever ends first.
 func TestComparison(t *testing.T) {
 	asked := time.Now()
-	side := func(firstByte time.Duration, text *transcript) *exchange {
-		return &exchange{asked: asked, firstByte: asked.Add(firstByte), transcript: text}
+	side := func(exact bool, firstByte time.Duration, text *transcript) *exchange {
+		return &exchange{ask: ask{exact: exact}, asked: asked, firstByte: asked.Add(firstByte), transcript: text}
 	}
-	long := &transcript{size: maxTranscript + 1}
+	long, both := &transcript{size: maxTranscript + 1}, [2]bool{true, true}
 	for _, tc := range []struct {
 		name              string
-		exact             bool
+		exact             [2]bool
 		primary, mirrored *transcript
 		want              map[string]float64
 	}{
-		{"equal", true, transcriptOf("ab"), transcriptOf("ab"), map[string]float64{
+		{"equal", both, transcriptOf("ab"), transcriptOf("ab"), map[string]float64{
 			"compared_total equal": 1, "agreement": 1, "agreement n": 1, "length_bytes primary": 2, "length_bytes mirror": 2}},
-		{"different", true, transcriptOf("abcd"), transcriptOf("ab"), map[string]float64{
+		{"different", both, transcriptOf("abcd"), transcriptOf("ab"), map[string]float64{
 			"compared_total different": 1, "agreement": .5, "agreement n": 1, "length_bytes primary": 4, "length_bytes mirror": 2}},
-		{"sampled", false, transcriptOf("abcd"), transcriptOf("x"), map[string]float64{
+		{"sampled", [2]bool{}, transcriptOf("abcd"), transcriptOf("x"), map[string]float64{
 			"compared_total sampled": 1, "length_bytes primary": 4, "length_bytes mirror": 1}},
-		{"the user's is too long", true, long, transcriptOf("x"), nil},
-		{"the copy's is too long", true, transcriptOf("x"), long, nil},
+		{"the user's is sampled", [2]bool{false, true}, transcriptOf("a"), transcriptOf("a"), map[string]float64{
+			"compared_total sampled": 1, "length_bytes primary": 1, "length_bytes mirror": 1}},
+		{"the copy's is sampled", [2]bool{true, false}, transcriptOf("a"), transcriptOf("a"), map[string]float64{
+			"compared_total sampled": 1, "length_bytes primary": 1, "length_bytes mirror": 1}},
+		{"the user's is too long", both, long, transcriptOf("x"), nil},
+		{"the copy's is too long", both, transcriptOf("x"), long, nil},
 	} {
 		for _, mirrorFirst := range []bool{false, true} {
-			c, registry := comparing(t, tc.exact)
+			c, registry := comparing(t)
 			ends := []func(){
-				func() { c.over(&c.primary, side(time.Second, tc.primary)) },
-				func() { c.over(&c.mirrored, side(3*time.Second, tc.mirrored)) },
+				func() { c.over(&c.primary, side(tc.exact[0], time.Second, tc.primary)) },
+				func() { c.over(&c.mirrored, side(tc.exact[1], 3*time.Second, tc.mirrored)) },
 			}
 			if mirrorFirst {
 				ends[0], ends[1] = ends[1], ends[0]

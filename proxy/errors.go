@@ -34,6 +34,8 @@ type clientError struct {
 	cool time.Duration
 	// attempt is how the attempt that failed is counted, if not by the outcome.
 	attempt string
+	// plain says that clients show the body as it is: it is the message alone.
+	plain bool
 	// cause is for the log only.
 	cause error
 }
@@ -65,6 +67,14 @@ func (e *clientError) body() []byte {
 	out = append(out, `,"code":`...)
 	out = gjson.AppendJSONString(out, e.code)
 	return append(out, "}}"...)
+}
+
+// content is the error as it goes out, with its media type.
+func (e *clientError) content() (mediaType string, body []byte) {
+	if e.plain {
+		return "text/plain; charset=utf-8", []byte(e.message)
+	}
+	return "application/json", e.body()
 }
 
 // retryAfterSeconds is the value of the Retry-After header: whole seconds,
@@ -148,6 +158,14 @@ func bodyTooLarge(limit int64) *clientError {
 func limited(code, message string, after time.Duration) *clientError {
 	return &clientError{
 		status: 429, outcome: outcomeLimited, kind: "rate_limit_error", code: code, message: message, retryAfter: after,
+	}
+}
+
+// clientTooOld is a client that a rule refuses. Copilot's clients show the body of
+// this status to their user, as it is.
+func clientTooOld(message string) *clientError {
+	return &clientError{
+		status: 466, outcome: outcomeUpgrade, kind: "invalid_request_error", code: "client_too_old", message: message, final: true, plain: true,
 	}
 }
 

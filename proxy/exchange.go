@@ -34,7 +34,10 @@ type exchange struct {
 	id       string        // admit
 	stranger bool          // it is not known to have a valid token; authenticate
 	claims   *token.Claims // authenticate
-	client   clientInfo    // identifyClient
+	client   clientInfo    // identifyClient: the most telling of programs
+	programs []clientInfo  // see clients
+	rule     *clientRule   // identifyClient: the one that holds for the client, if any
+	dryRun   *clientRule   // identifyClient: one that would hold in its place, but for its dryRun
 	subject  *subjectState // limit
 	place    *place        // enterSession
 	bodyFrom time.Time     // readBody: when the wait for the body began
@@ -63,6 +66,7 @@ type exchange struct {
 	served   *unit       // the last unit that was tried
 	refused  []*unit     // those of tried that did no work
 	spill    spill       // what was passed over for the last unit
+	mutated  mutated     // for variant
 	outbound provider.Outbound
 
 	// For record.
@@ -113,6 +117,9 @@ func (x *exchange) placed(has bool) {
 	}
 }
 
+// answerID is the id of an answer whose provider gives it none.
+func (x *exchange) answerID() string { return "cmpl-" + x.id }
+
 // notice notes that the client has cancelled.
 func (x *exchange) notice() { x.noticed.Store(int64(time.Since(x.start))) }
 
@@ -141,6 +148,7 @@ const (
 	outcomeSuperseded    outcome = "superseded" // by newer requests of the same editor session
 	outcomeDenied        outcome = "denied"
 	outcomeLimited       outcome = "limited"
+	outcomeUpgrade       outcome = "upgrade" // the client is too old
 	outcomeBadRequest    outcome = "bad_request"
 	outcomeNoCapacity    outcome = "no_capacity"
 	outcomeUpstreamError outcome = "upstream_error"
@@ -148,5 +156,5 @@ const (
 	outcomeInternal      outcome = "internal"
 )
 
-var outcomes = []outcome{outcomeOK, outcomeCancelled, outcomeSuperseded, outcomeDenied, outcomeLimited, outcomeBadRequest,
-	outcomeNoCapacity, outcomeUpstreamError, outcomeTimeout, outcomeInternal}
+var outcomes = []outcome{outcomeOK, outcomeCancelled, outcomeSuperseded, outcomeDenied, outcomeLimited, outcomeUpgrade,
+	outcomeBadRequest, outcomeNoCapacity, outcomeUpstreamError, outcomeTimeout, outcomeInternal}

@@ -166,6 +166,11 @@ func parseAsk(body []byte, a *ask) error {
 	if err := checkJSON(body); err != nil {
 		return err
 	}
+	return a.read(body)
+}
+
+// read reads the fields of a JSON object.
+func (a *ask) read(body []byte) error {
 	var seen uint32
 	for name, value := range jsonedit.Members(body) {
 		if err := a.takeField(name, value, &seen); err != nil {

@@ -37,10 +37,10 @@ type metrics struct {
 	configInfo        *prometheus.GaugeVec   // hash
 	objective         *prometheus.GaugeVec   // name
 	feedback          *prometheus.CounterVec // model, variant, event
+	mutations         *prometheus.CounterVec // mutation, result
 	mirrors           *mirrorVecs
 
-	clientCounters *clientCounters
-	current        atomic.Pointer[snapshot] // the last that loaded was told of
+	current atomic.Pointer[snapshot] // the last that loaded was told of
 }
 
 func newMetrics(registry *prometheus.Registry) (*metrics, error) {
@@ -71,7 +71,7 @@ func newMetrics(registry *prometheus.Registry) (*metrics, error) {
 		retries: counters("ghostline_retries_total", "Retries after which a unit may have worked in vain: allowed, "+
 			"or denied because too many requests needed one.", "result"),
 		clients: counters("ghostline_client_requests_total", "Requests with a good token by the program that sent them, "+
-			"the first number of its version, and what was done about it.", "client", "version_major", "action"),
+			"the first number of its version, and what was done about it. A dry run of a rule counts beside that.", "client", "version_major", "action"),
 		auth: counters("ghostline_auth_total", "Requests by the result of checking their token.", "result"),
 		tokenCache: counters("ghostline_token_cache_total",
 			"Good tokens by whether they were remembered (hit) or verified (miss).", "result"),
@@ -93,12 +93,13 @@ func newMetrics(registry *prometheus.Registry) (*metrics, error) {
 	}
 	m.feedback = counters("ghostline_feedback_total", "What clients told of completions, by the variant that served them: "+
 		"shown, accepted, rejected.", "model", "variant", "event")
+	m.mutations = counters("ghostline_mutations_total", "Requests that a mutation is for by what it did: applied, unchanged (they were already "+
+		"as it would have them) or not_applicable (they were left as they were).", "mutation", "result")
 	m.mirrors = newMirrorVecs()
-	m.clientCounters = newClientCounters(m.clients)
 	m.preset()
 	return m, register(registry, append(m.mirrors.collectors(), m.requests, m.duration, m.firstByte, m.upstreamFirstByte, m.providerGap, m.overhead, m.cancelled,
 		m.cancelledAfter, m.cancelPropagation, m.tokens, m.attempts, m.spills, m.retries, m.clients, m.auth, m.tokenCache, m.probes,
-		m.connectionsOpened, m.connectionsCut, m.accessDropped, m.reloaded, m.unknownFields, m.configInfo, m.objective, m.feedback)...)
+		m.connectionsOpened, m.connectionsCut, m.accessDropped, m.reloaded, m.unknownFields, m.configInfo, m.objective, m.feedback, m.mutations)...)
 }
 
 // preset makes the series of small sets of labels, so that the first of a burst

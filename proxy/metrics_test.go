@@ -26,7 +26,7 @@ func TestLabelValuesAreDocumented(t *testing.T) {
 		{"ghostline_unit_state", "state", list(unitStates)},
 		{"ghostline_unit_attempts_total", "result", list(attemptResults)},
 		{"ghostline_client_requests_total", "client", append(list(wellKnown), otherLabel)},
-		{"ghostline_client_requests_total", "action", []any{actionAllow}},
+		{"ghostline_client_requests_total", "action", []any{actionAllow, actionWarn, actionUpgrade, actionWarnDryRun, actionUpgradeDryRun}},
 		{"ghostline_auth_total", "result", []any{authOK, authMissing, authInvalid, authExpired}},
 		{"ghostline_tokens_total", "kind", []any{tokensPrompt, tokensCompletion, tokensUnmetered}},
 		{"ghostline_spill_total", "reason", []any{spillFull, spillCooling, spillEjected, spillUnreachable, spillSlow, spillRefused, spillFailed}},

@@ -130,6 +130,26 @@ func (m *metrics) loaded(last, next *snapshot) {
 	if last != nil {
 		m.forgetModels(last, next)
 		m.forgetUnits(last, next)
+		m.forgetMutations(last, next)
+		last.clientCounters.replace(next.clientCounters)
+	}
+}
+
+// mutationOf are a mutation's counters, found once.
+func (m *metrics) mutationOf(name string) map[mutationResult]prometheus.Counter {
+	out := map[mutationResult]prometheus.Counter{}
+	for _, result := range mutationResults {
+		out[result] = m.mutations.WithLabelValues(name, string(result))
+	}
+	return out
+}
+
+// forgetMutations forgets the mutations that are gone or left out.
+func (m *metrics) forgetMutations(last, next *snapshot) {
+	for _, gone := range last.mutations {
+		if !slices.ContainsFunc(next.mutations, func(stays *mutation) bool { return stays.name == gone.name && stays.problem == "" }) {
+			m.mutations.DeletePartialMatch(prometheus.Labels{"mutation": gone.name})
+		}
 	}
 }
 

@@ -57,10 +57,13 @@ func (p *proxy) mirror(ctx context.Context, x *exchange) {
 		return
 	}
 	ctx, cancel := context.WithCancel(p.mirrors.ctx)
-	c := &comparison{mirror: m, exact: x.ask.exact, cancel: cancel}
+	c := &comparison{mirror: m, cancel: cancel}
 	mirrored := &exchange{
 		isMirror: true, id: x.id, trace: x.trace, form: x.form, snapshot: x.snapshot,
-		size: x.size, body: x.body, ask: x.ask, model: x.model, wanted: m.to, variant: m.to, transcript: &transcript{},
+		size: x.size, body: x.body, ask: x.mutated.ask, model: x.model, wanted: m.to, variant: m.to, transcript: &transcript{},
+	}
+	if len(m.to.mutations) > 0 { // what they match
+		mirrored.claims, mirrored.programs = x.claims, x.clients()
 	}
 	run := func() {
 		// Nobody else would catch a panic here, which would end the process.

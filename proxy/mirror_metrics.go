@@ -101,7 +101,7 @@ func (m *mirrorMetrics) compare(c *comparison) {
 	}
 	m.primaryLength.Observe(float64(a.text.size))
 	m.mirroredLength.Observe(float64(b.text.size))
-	if !c.exact {
+	if !a.exact || !b.exact { // else both should say the same
 		m.sampled.Inc()
 		return
 	}

@@ -125,7 +125,7 @@ func TestMirrorsAskOnlyFitUnits(t *testing.T) {
 func TestMirrorIsCancelled(t *testing.T) {
 	for _, onCancel := range []string{config.OnCancelCancel, config.OnCancelComplete} {
 		for _, result := range outcomes {
-			c, _ := comparing(t, true)
+			c, _ := comparing(t)
 			ctx, cancel := context.WithCancel(t.Context())
 			c.cancel, c.mirror.OnCancel = cancel, onCancel
 			x := &exchange{comparison: c, transcript: &transcript{}}
@@ -162,7 +162,7 @@ func TestNothingIsKeptOfWhatIsNotMirrored(t *testing.T) {
 		"it is cancelled":        {gone, stable, 1, false},
 	} {
 		p := &proxy{log: slog.New(slog.DiscardHandler), mirrors: mirrors{ctx: gone}}
-		c, _ := comparing(t, true)
+		c, _ := comparing(t)
 		m := &mirror{of: stable, to: next, queue: &mirrorQueue{}, metrics: c.mirror.metrics}
 		x := &exchange{snapshot: s, variant: tc.variant, mirror: m, transcript: &transcript{}, body: make([]byte, tc.size)}
 		p.mirror(tc.ctx, x)
@@ -192,7 +192,7 @@ func TestMirrorsDoNotWaitForTheEnd(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		x := &exchange{isMirror: true, ask: ask{stream: true}, snapshot: &snapshot{config: cfg}, received: time.Now()}
 		a := &answer{x: x, ctx: ctx, cancel: cancel, clock: startClock(x, cancel), body: hanging{ctx}, reading: &reading{events: sse.NewReader(nil)}}
-		a.events.Reset(a)
+		a.events.Reset(a, sse.Events)
 		begun := time.Now()
 		a.end()
 		if took := time.Since(begun); took != endWithin {
@@ -230,7 +230,7 @@ func TestMirrorThatCannotBeAsked(t *testing.T) {
 	p := &proxy{log: slog.New(slog.DiscardHandler), mirrors: mirrors{ctx: t.Context()}}
 	s := testUnits(config.Unit{Name: "b", Region: "here", Serves: "m/next"})
 	s.unit("b").dialect = picky{}
-	c, registry := comparing(t, true)
+	c, registry := comparing(t)
 	for range 6 {
 		x := &exchange{isMirror: true, snapshot: s, form: openAIForm{}, wanted: s.variant("next"), variant: s.variant("next"), body: []byte("{}"), transcript: &transcript{}}
 		p.runMirror(t.Context(), x, c)

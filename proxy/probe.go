@@ -30,7 +30,7 @@ func (p *proxy) probeUnits(ctx context.Context, s *snapshot) {
 func (p *proxy) probe(ctx context.Context, s *snapshot, u *unit) {
 	now := time.Now()
 	x := &exchange{
-		isProbe: true, id: "probe-" + requestID(""), start: now, received: now, snapshot: s, form: openAIForm{},
+		isProbe: true, id: "probe-" + requestID(""), start: now, received: now, snapshot: s, form: openAIForm{}, variant: u.variant,
 		ask: ask{prompts: 1, stream: true}, body: probeBody(s.config.HealthProbe), unit: u, served: u,
 	}
 	x.size = upstream.SizeOf(len(x.body))

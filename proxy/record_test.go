@@ -28,7 +28,7 @@ func recorder(tb testing.TB) (*proxy, func() *exchange) {
 	return p, func() *exchange {
 		x := &exchange{
 			start: start, snapshot: s, id: "0f8fad5b-d9cb-469f-a165-70867728950e", claims: &token.Claims{Subject: "user-1234"},
-			client: clientInfo{"copilot", "1.300.0"}, received: start.Add(100 * time.Microsecond), bodySize: 4096, variant: s.variants[0], model: s.variants[0].model,
+			client: newClientInfo("copilot", "1.300.0"), received: start.Add(100 * time.Microsecond), bodySize: 4096, variant: s.variants[0], model: s.variants[0].model,
 			tried: []*unit{u}, served: u, phase: phaseStream, asked: start.Add(200 * time.Microsecond),
 			bodyFrom: start.Add(50 * time.Microsecond), firstAsked: start.Add(200 * time.Microsecond), worked: 90 * time.Millisecond, reported: true,
 			firstByte: start.Add(100 * time.Millisecond), written: start.Add(100100 * time.Microsecond), tokens: 12, usage: &provider.Usage{PromptTokens: 900, CompletionTokens: 12},

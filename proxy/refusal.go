@@ -20,10 +20,16 @@ const coolFor = time.Second
 func refusal(u *unit, status int, header textproto.MIMEHeader, body []byte) error {
 	cause := fmt.Errorf("unit %s answered with status %d", u.Name, status)
 	switch status {
-	case 400, 422:
-		return refusedByModel(u.dialect.Refusal(body), cause)
-	case 401, 403, 404:
-		return unitMisconfigured(fmt.Errorf("%w: its url or credential is wrong", cause))
+	case 400, 413, 422:
+		r := u.dialect.Refusal(body)
+		if r.Misconfigured {
+			return unitMisconfigured(fmt.Errorf("%w: its model cannot be asked in this way", cause))
+		}
+		return refusedByModel(r, cause)
+	case 401, 402, 403, 404:
+		return unitMisconfigured(fmt.Errorf("%w: its url, its credential or the account behind that is wrong", cause))
+	case 501: // llama.cpp, for a model without marks for /infill
+		return unitMisconfigured(fmt.Errorf("%w: its model cannot be asked in this way", cause))
 	case 429, 503:
 		e := unitRefused(cause)
 		e.cool = cmp.Or(retryAfter(header, time.Now()), coolFor)
@@ -46,7 +52,7 @@ func refusedByModel(r provider.Refusal, cause error) *clientError {
 }
 
 // retryAfter reads when a unit wants to be asked again; 0 if it does not say.
-// Azure says it in milliseconds too, which is more exact.
+// OpenAI and Azure say it in milliseconds too, which is more exact.
 func retryAfter(header textproto.MIMEHeader, now time.Time) time.Duration {
 	const most = time.Minute
 	// Bounded before they become durations, which would overflow.
@@ -60,7 +66,22 @@ func retryAfter(header textproto.MIMEHeader, now time.Time) time.Duration {
 	if at, err := time.Parse(time.RFC1123, text); err == nil { // RFC 9110 section 5.6.7
 		return min(max(0, at.Sub(now)), most)
 	}
-	return 0
+	return min(limitReset(header), most)
+}
+
+// limitReset is when a limit that is used up is whole again, as OpenAI says it ("120ms",
+// "6m0s"); 0 if it does not. Others send headers of these names with a -1, a 0 or whole
+// seconds in them, which tell nothing.
+func limitReset(header textproto.MIMEHeader) (reset time.Duration) {
+	for _, of := range []string{"Requests", "Tokens"} {
+		if header.Get("X-Ratelimit-Remaining-"+of) != "0" {
+			continue
+		}
+		if after, err := time.ParseDuration(header.Get("X-Ratelimit-Reset-" + of)); err == nil {
+			reset = max(reset, after)
+		}
+	}
+	return reset
 }
 
 // failure is what an error before the first byte means for the client.

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"net/netip"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -127,7 +126,11 @@ func (l *loader) take(ctx context.Context, data []byte) (taken bool, err error) 
 	if err != nil {
 		return false, err
 	}
-	next := &snapshot{config: cfg, source: data, hash: config.Hash(data), loaded: time.Now()}
+	next, err := newSnapshot(cfg)
+	if err != nil {
+		return false, err
+	}
+	next.source, next.hash, next.loaded = data, config.Hash(data), time.Now()
 	keys, err := l.readKeys(ctx, cfg.Tokens.KeySet, in)
 	if err != nil {
 		return false, fmt.Errorf("tokens.keySet: %w", err)
@@ -142,13 +145,12 @@ func (l *loader) take(ctx context.Context, data []byte) (taken bool, err error) 
 		l.reportWaiting(next.hash)
 		return false, nil
 	}
-	for _, network := range cfg.TrustedEdges {
-		next.edges = append(next.edges, netip.MustParsePrefix(network).Masked()) // the config is valid
-	}
+	next.clientCounters = newClientCounters(l.metrics.clients, next.clientRules)
 	l.addUnits(next, in)
 	l.files = in.files
 	next.link()
 	l.addVariants(next)
+	l.addMutations(next)
 	l.reportUnknown(next, unknown)
 	l.swap(next, in)
 	return true, nil
@@ -202,6 +204,11 @@ func (l *loader) swap(next *snapshot, in *inputs) {
 	l.letGo(last, next)
 	l.metrics.loaded(last, next)
 	l.log.Info("config loaded", "hash", next.hash, "models", len(next.config.Models), "units", len(next.units), "keys", next.keyIDs)
+	for _, m := range next.mutations {
+		if m.problem != "" {
+			l.log.Error("a mutation is left out", "mutation", m.name, "problem", m.problem)
+		}
+	}
 	for _, u := range next.units {
 		switch {
 		case u.problem != "":

@@ -79,7 +79,7 @@ func newTestLoader(t *testing.T) (*loader, func(change func(*config.Config))) {
 		c := config.Config{
 			Region: "here", Tokens: config.Tokens{Issuer: "i", Audience: "a"},
 			Models: []config.Model{{Name: "m", Variants: []config.Variant{{Name: "v", Weight: 1}}}},
-			Units:  []config.Unit{{Name: "u", Region: "here", Serves: "m/v", Provider: config.ProviderOpenAI, URL: "http://127.0.0.1:9/"}},
+			Units:  []config.Unit{{Name: "u", Region: "here", Serves: "m/v", Provider: config.ProviderOpenAI, URL: "http://127.0.0.1:9/v1/completions"}},
 		}
 		change(&c)
 		data, err := json.Marshal(c)

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ghostline-dev/ghostline/proxy/config"
 	"github.com/ghostline-dev/ghostline/proxy/provider"
 	"github.com/ghostline-dev/ghostline/proxy/upstream"
 )
@@ -20,11 +21,7 @@ const maxCredential = 8 << 10
 // left out with its problem named; it never takes the others down.
 func (l *loader) addUnits(s *snapshot, in *inputs) {
 	for i, cfg := range s.config.Units {
-		model, variant, _ := strings.Cut(cfg.Serves, "/")
-		u := &unit{
-			Unit: cfg, metrics: l.metrics.unit(cfg, s.config.Region, model, variant),
-			probed: s.config.HealthProbe != nil && cfg.Region == s.config.Region,
-		}
+		u := l.metrics.newUnit(s.config, cfg)
 		err := s.config.CheckUnit(i)
 		if err == nil {
 			err = l.ready(u, time.Duration(s.config.Timeouts.Connect), in)
@@ -50,15 +47,17 @@ func (l *loader) addVariants(s *snapshot) {
 	}
 }
 
+func (m *metrics) newUnit(cfg *config.Config, u config.Unit) *unit {
+	model, variant, _ := strings.Cut(u.Serves, "/")
+	return &unit{
+		Unit: u, metrics: m.unit(u, cfg.Region, model, variant),
+		probed: cfg.HealthProbe != nil && u.Region == cfg.Region,
+	}
+}
+
 func (l *loader) ready(u *unit, connect time.Duration, in *inputs) (err error) {
-	if u.url, err = url.Parse(u.URL); err != nil {
-		return errors.New("url: is no URL")
-	}
-	if u.dialect, err = provider.For(u.Provider); err != nil {
+	if err := u.speak(); err != nil {
 		return err
-	}
-	if u.model = u.UpstreamModel; u.model == "" {
-		u.model, _, _ = strings.Cut(u.Serves, "/")
 	}
 	if u.Credential != "" {
 		if u.credential, err = l.readCredential(u.Credential, in); err != nil {
@@ -69,6 +68,20 @@ func (l *loader) ready(u *unit, connect time.Duration, in *inputs) (err error) {
 		return err
 	}
 	u.endpoint.isSetUp(setup{u.URL, u.model, u.credential})
+	return nil
+}
+
+// speak finds out how the unit is spoken to.
+func (u *unit) speak() (err error) {
+	if u.url, err = url.Parse(u.URL); err != nil {
+		return errors.New("url: is no URL")
+	}
+	if u.dialect, err = provider.For(u.Unit); err != nil {
+		return err
+	}
+	if u.model = u.UpstreamModel; u.model == "" {
+		u.model, _, _ = strings.Cut(u.Serves, "/")
+	}
 	return nil
 }
 

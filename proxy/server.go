@@ -108,6 +108,7 @@ func (p *proxy) complete(ctx context.Context, w http.ResponseWriter, x *exchange
 		}
 	}
 	setRequestID(w.Header(), x.id)
+	setWarning(w.Header(), x)
 	defer context.AfterFunc(ctx, x.notice)()
 	a, err := p.try(ctx, x)
 	if err != nil {
@@ -116,7 +117,7 @@ func (p *proxy) complete(ctx context.Context, w http.ResponseWriter, x *exchange
 	defer p.close(a)
 	p.mirror(ctx, x)
 	p.served.remember(p.served.key(x.claims.Subject, x.id), x.variant.feedback)
-	x.body = nil // nothing is tried again
+	x.body, x.mutated.body = nil, nil // nothing is tried again
 	err = p.stream(w, a)
 	p.attempted(x, err)
 	return err
@@ -167,6 +168,7 @@ func (p *proxy) fail(w http.ResponseWriter, r *http.Request, x *exchange, err er
 		if x.received.IsZero() {
 			leaveBody(w, r, e)
 		}
+		setWarning(w.Header(), x)
 		writeError(w, x.id, e)
 	}
 }
@@ -203,7 +205,8 @@ func (p *proxy) refuse(w http.ResponseWriter, r *http.Request, e *clientError) {
 func writeError(w http.ResponseWriter, id string, e *clientError) {
 	header := w.Header()
 	setRequestID(header, id)
-	header.Set("Content-Type", "application/json")
+	mediaType, body := e.content()
+	header.Set("Content-Type", mediaType)
 	header.Set("Cache-Control", "no-store")
 	if e.final {
 		header.Set("X-Should-Retry", "false") // OpenAI's SDKs obey it
@@ -217,7 +220,6 @@ func writeError(w http.ResponseWriter, id string, e *clientError) {
 	if e.allow != "" {
 		header.Set("Allow", e.allow)
 	}
-	body := e.body()
 	header.Set("Content-Length", strconv.Itoa(len(body)))
 	boundWrites(w, shortWithin)
 	w.WriteHeader(e.status)
@@ -235,6 +237,14 @@ func boundWrites(w http.ResponseWriter, within time.Duration) {
 func setRequestID(header http.Header, id string) {
 	header["X-Request-Id"] = []string{id}
 	header["X-Github-Request-Id"] = []string{id}
+}
+
+// setWarning has the client's user told that the client is old, whatever else the
+// answer is.
+func setWarning(header http.Header, x *exchange) {
+	if text := x.warning(); text != "" {
+		header["X-Ghostline-Warning"] = []string{text}
+	}
 }
 
 // serveModels lists the models that the subject may use, and says whether the

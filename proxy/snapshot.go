@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"fmt"
 	"net/netip"
 	"net/url"
 	"slices"
@@ -24,6 +25,8 @@ type snapshot struct {
 	loaded time.Time
 	models map[string]*model // by name and by alias
 	units  []*unit
+	// mutations are the config's, in its order.
+	mutations []*mutation
 	// variants and mirrors are those of all models.
 	variants []*variant
 	mirrors  []*mirror
@@ -33,6 +36,9 @@ type snapshot struct {
 	keyIDs []string
 	denied map[string]bool // subjects
 	edges  []netip.Prefix  // trusted
+	// clientRules are the config's, in its order.
+	clientRules    []clientRule
+	clientCounters *clientCounters
 }
 
 // model is a logical model.
@@ -49,6 +55,8 @@ type variant struct {
 	units    []*unit   // as they are to be tried: by region, then by priority
 	mirrors  []*mirror // of it
 	feedback feedbackCounts
+	// mutations are those that may be for its requests.
+	mutations []*mutation
 	// onlyMirrored says that it serves no user.
 	onlyMirrored bool
 	// regions are the same units by region, alike by region and priority.
@@ -58,6 +66,7 @@ type variant struct {
 // unit is one piece of capacity as this config describes it.
 type unit struct {
 	config.Unit
+	variant    *variant // that it serves; nil if it is left out
 	dialect    provider.Dialect
 	url        *url.URL
 	model      string // the name that the provider knows
@@ -99,6 +108,22 @@ type endpoint struct {
 // asked for, may find fault with.
 type setup struct{ url, model, credential string }
 
+// newSnapshot makes ready what of a valid config needs nothing beside it.
+func newSnapshot(cfg *config.Config) (*snapshot, error) {
+	s := &snapshot{config: cfg}
+	for _, network := range cfg.TrustedEdges {
+		s.edges = append(s.edges, netip.MustParsePrefix(network).Masked()) // the config is valid
+	}
+	for i, cfg := range cfg.Clients {
+		rule, err := newClientRule(cfg)
+		if err != nil {
+			return nil, fmt.Errorf("clients[%d].match.versions: %w", i, err)
+		}
+		s.clientRules = append(s.clientRules, rule)
+	}
+	return s, nil
+}
+
 // link connects models, variants and units by their names, in a valid config.
 func (s *snapshot) link() {
 	s.models = map[string]*model{}
@@ -107,6 +132,9 @@ func (s *snapshot) link() {
 		byName := map[string]*variant{}
 		for _, v := range m.Variants {
 			linked := &variant{Variant: v, model: m, units: s.unitsOf(m.Name + "/" + v.Name)}
+			for _, u := range linked.units {
+				u.variant = linked
+			}
 			linked.regions = groups(linked.units, func(a, b *unit) bool { return a.Region == b.Region })
 			linked.alike = groups(linked.units, func(a, b *unit) bool { return a.Region == b.Region && a.Priority == b.Priority })
 			s.variants = append(s.variants, linked)

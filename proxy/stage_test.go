@@ -14,7 +14,6 @@ import (
 	"github.com/ghostline-dev/ghostline/internal/token"
 	"github.com/ghostline-dev/ghostline/proxy/config"
 	"github.com/ghostline-dev/ghostline/proxy/provider"
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 func TestRequestID(t *testing.T) {
@@ -39,15 +38,15 @@ func TestParseClient(t *testing.T) {
 		want  clientInfo
 		ok    bool
 	}{
-		{"copilot/1.300.0", clientInfo{"copilot", "1.300.0"}, true},
-		{"OpenAI/Python 1.2.3", clientInfo{"OpenAI/Python", "1.2.3"}, true},
-		{"AsyncOpenAI/Python 1.2.3 (linux)", clientInfo{"AsyncOpenAI/Python", "1.2.3"}, true},
-		{"OpenAI/Python", clientInfo{"OpenAI", "Python"}, true},
-		{"OpenAI/Python x", clientInfo{"OpenAI", "Python"}, true},
-		{"curl/8 1.2", clientInfo{"curl", "8"}, true},
-		{"vscode/1.99.0-insider+1", clientInfo{"vscode", "1.99.0-insider+1"}, true},
-		{"curl/", clientInfo{"curl", ""}, true},
-		{"a/b/c", clientInfo{"a", "b/c"}, true},
+		{"copilot/1.300.0", newClientInfo("copilot", "1.300.0"), true},
+		{"OpenAI/Python 1.2.3", newClientInfo("OpenAI/Python", "1.2.3"), true},
+		{"AsyncOpenAI/Python 1.2.3 (linux)", newClientInfo("AsyncOpenAI/Python", "1.2.3"), true},
+		{"OpenAI/Python", newClientInfo("OpenAI", "Python"), true},
+		{"OpenAI/Python x", newClientInfo("OpenAI", "Python"), true},
+		{"curl/8 1.2", newClientInfo("curl", "8"), true},
+		{"vscode/1.99.0-insider+1", newClientInfo("vscode", "1.99.0-insider+1"), true},
+		{"curl/", newClientInfo("curl", ""), true},
+		{"a/b/c", newClientInfo("a", "b/c"), true},
 		{"", clientInfo{}, false},
 		{"curl", clientInfo{}, false},
 		{"/1.0", clientInfo{}, false},
@@ -56,28 +55,27 @@ func TestParseClient(t *testing.T) {
 		{"cöpilot/1", clientInfo{}, false},
 		{"a/" + strings.Repeat("1", maxClientInfo), clientInfo{}, false},
 	} {
-		if got, ok := parseClient(tc.value); got != tc.want || ok != tc.ok {
+		if got, ok := parseClient(tc.value, ""); got != tc.want || ok != tc.ok {
 			t.Errorf("%q: %+v, %t; want %+v, %t", tc.value, got, ok, tc.want, tc.ok)
 		}
 	}
 }
 
 func TestIdentifyClient(t *testing.T) {
-	metrics, err := newMetrics(prometheus.NewRegistry())
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, tc := range []struct {
 		header textproto.MIMEHeader
 		want   string
 	}{
 		{textproto.MIMEHeader{"Editor-Plugin-Version": {"copilot/1"}, "Editor-Version": {"vscode/2"}, "User-Agent": {"node/3"}}, "copilot"},
 		{textproto.MIMEHeader{"Editor-Plugin-Version": {"?"}, "Editor-Version": {"vscode/2"}}, "vscode"},
+		{textproto.MIMEHeader{"Editor-Version": {"vscode/"}, "Copilot-Language-Server-Version": {"1.280.0"}, "User-Agent": {"node/3"}}, "vscode"},
+		{textproto.MIMEHeader{"Copilot-Language-Server-Version": {"1.280.0"}, "User-Agent": {"node/3"}}, "copilot-language-server"},
+		{textproto.MIMEHeader{"Copilot-Language-Server-Version": {"server/1.280.0"}}, "server"},
 		{textproto.MIMEHeader{"User-Agent": {"curl/8"}}, "curl"},
 		{textproto.MIMEHeader{}, ""},
 	} {
-		x := &exchange{header: tc.header}
-		if err := (&proxy{metrics: metrics}).identifyClient(x); err != nil || x.client.name != tc.want {
+		x := &exchange{header: tc.header, snapshot: withRules(t)}
+		if err := new(proxy).identifyClient(x); err != nil || x.client.name != tc.want {
 			t.Errorf("%v: %+v, error %v; want %s", tc.header, x.client, err, tc.want)
 		}
 	}
@@ -165,6 +163,33 @@ func TestRetryAfter(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestLimitReset: OpenAI says when a limit is whole again, others have numbers there
+// that mean nothing.
+func TestLimitReset(t *testing.T) {
+	for _, tc := range []struct {
+		header map[string]string
+		want   time.Duration
+	}{
+		{map[string]string{"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "120ms"}, 120 * time.Millisecond},
+		{map[string]string{"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "6m0s"}, time.Minute},
+		{map[string]string{"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "1s", "x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "2s"}, 2 * time.Second},
+		{map[string]string{"x-ratelimit-remaining-requests": "9", "x-ratelimit-reset-requests": "1s"}, 0},
+		{map[string]string{"x-ratelimit-remaining-requests": "-1", "x-ratelimit-reset-requests": "1s"}, 0},
+		{map[string]string{"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "0"}, 0},
+		{map[string]string{"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "12"}, 0},
+		{map[string]string{"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "-1s"}, 0},
+		{map[string]string{"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "1s", "retry-after": "5"}, 5 * time.Second},
+	} {
+		header := textproto.MIMEHeader{}
+		for name, value := range tc.header {
+			header.Set(name, value)
+		}
+		if got := retryAfter(header, time.Now()); got != tc.want {
+			t.Errorf("%v: %s, want %s", tc.header, got, tc.want)
+		}
+	}
 }
 
 // TestCool is how long a unit is left alone: as it says.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/ed25519"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -34,8 +33,8 @@ func benchProxy(b *testing.B) (*proxy, *http.Request) {
 		Region: "here", Tokens: config.Tokens{Issuer: "i", Audience: "a", KeySet: config.KeySet{File: "keys.json"}},
 		Models: []config.Model{{Name: "ghost-code", Variants: []config.Variant{{Name: "stable", Weight: 95}, {Name: "next", Weight: 5}}}},
 		Units: []config.Unit{
-			{Name: "u-1", Region: "here", Serves: "ghost-code/stable", Provider: config.ProviderOpenAI, URL: "http://127.0.0.1:9/"},
-			{Name: "u-2", Region: "here", Serves: "ghost-code/next", Provider: config.ProviderOpenAI, URL: "http://127.0.0.1:9/"},
+			{Name: "u-1", Region: "here", Serves: "ghost-code/stable", Provider: config.ProviderOpenAI, URL: "http://127.0.0.1:9/v1/completions"},
+			{Name: "u-2", Region: "here", Serves: "ghost-code/next", Provider: config.ProviderOpenAI, URL: "http://127.0.0.1:9/v1/completions"},
 		},
 		Limits: config.Limits{PerSubject: config.SubjectLimits{InFlight: 1e6, RequestsPerSecond: 1e9, Burst: 1e9}},
 	})
@@ -137,50 +136,11 @@ func BenchmarkPrepare(b *testing.B) {
 	s := p.loader.current.Load()
 	benchSizes(b, func(b *testing.B, body []byte) {
 		x := p.begin(httptest.NewRecorder(), r, openAIForm{}, "")
-		x.body, x.ask.stream, x.unit = body, true, s.units[0]
+		x.body, x.ask.stream, x.unit, x.variant = body, true, s.units[0], s.variants[0]
 		for b.Loop() {
 			if err := p.prepare(x); err != nil {
 				b.Fatal(err)
 			}
 		}
 	})
-}
-
-// BenchmarkRelay takes the ten events of a completion through framing, dialect and
-// form, from bytes to bytes.
-func BenchmarkRelay(b *testing.B) {
-	const event = `data: {"id":"cmpl-1","object":"text_completion","created":1700000000,"model":"m","choices":[{"text":%q,"index":0,"logprobs":null,"finish_reason":%s}]}` + "\n\n"
-	var input string
-	for i := range 10 {
-		input += fmt.Sprintf(event, fmt.Sprint(" token", i), "null")
-	}
-	input += fmt.Sprintf(event, "", `"length"`) + "data: [DONE]\n\n"
-	p, r := benchProxy(b)
-	x := p.begin(httptest.NewRecorder(), r, openAIForm{}, "")
-	x.ask, x.unit = ask{stream: true, prompts: 1}, p.loader.current.Load().units[0]
-	src := strings.NewReader(input)
-	a := &answer{x: x, body: io.NopCloser(src), reading: p.readings.Get().(*reading)}
-	var out []byte
-	b.SetBytes(int64(len(input)))
-	b.ReportAllocs()
-	for b.Loop() {
-		src.Reset(input)
-		a.events.Reset(a)
-		a.seen, a.finished = 0, 0
-		events := 0
-		for {
-			e, err := a.next()
-			if err != nil {
-				b.Fatal(err)
-			}
-			if e.Done {
-				break
-			}
-			events++
-			out = a.appendEvent(out[:0], e)
-		}
-		if events != 11 || len(out) == 0 {
-			b.Fatalf("%d events", events)
-		}
-	}
 }

@@ -29,6 +29,14 @@ type Status struct {
 	ReadyProxies int64        `json:"readyProxies"`
 	RegionVote   RegionStatus `json:"regionVote"`
 	Units        []UnitStatus `json:"units"`
+	// MutationsLeftOut are those of the config in use that cannot be used.
+	MutationsLeftOut []MutationStatus `json:"mutationsLeftOut,omitempty"`
+}
+
+// MutationStatus is a mutation that is left out, and why.
+type MutationStatus struct {
+	Name    string `json:"name"`
+	Problem string `json:"problem"`
 }
 
 // RefusedConfig is a config that is not in use, and why.
@@ -77,6 +85,11 @@ func (p *proxy) status() Status {
 	}
 	for _, u := range s.units {
 		out.Units = append(out.Units, u.status())
+	}
+	for _, m := range s.mutations {
+		if m.problem != "" {
+			out.MutationsLeftOut = append(out.MutationsLeftOut, MutationStatus{m.name, m.problem})
+		}
 	}
 	return out
 }

@@ -35,7 +35,9 @@ func (p *proxy) try(ctx context.Context, x *exchange) (*answer, error) {
 			return nil, err
 		}
 		if err := p.prepare(x); err != nil {
-			return nil, err
+			x.leaveUnit()
+			failure = err // unless another unit speaks a dialect that can say it
+			continue
 		}
 		p.traceTry(x)
 		a, err := p.attempt(ctx, x)

@@ -44,8 +44,13 @@ func (m *model) choose(key string) *variant {
 
 // draw is a number in (0, 1) that is fixed for salt, model, variant and key.
 func (m *model) draw(variant, key string) float64 {
+	return draw(m.Split.Salt, m.Name, variant, key)
+}
+
+// draw is a number in (0, 1) that is fixed for its parts.
+func draw(parts ...string) float64 {
 	h := fnv.New64a()
-	for _, part := range []string{m.Split.Salt, m.Name, variant, key} {
+	for _, part := range parts {
 		var length [8]byte // so that ("ab", "c") and ("a", "bc") differ
 		binary.LittleEndian.PutUint64(length[:], uint64(len(part)))
 		h.Write(length[:])

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ghostline-dev/ghostline/internal/jsonedit"
+	"github.com/ghostline-dev/ghostline/proxy/sse"
 	"github.com/tidwall/gjson"
 )
 
@@ -25,9 +26,9 @@ type event struct{ text, finished, failed bool }
 func (a *ask) read(ctx context.Context, resp *http.Response) {
 	run := a.user.run
 	events := run.reader()
-	events.Reset(resp.Body)
+	events.Reset(resp.Body, sse.Events)
 	defer func() {
-		events.Reset(nil)
+		events.Reset(nil, sse.Events)
 		run.readers.Put(events)
 	}()
 	finished := false

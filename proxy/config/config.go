@@ -36,20 +36,30 @@ type Config struct {
 	// TrustedEdges are the networks (CIDR) of edges, whose connections carry
 	// many users: one who misbehaves there does not cost the others theirs.
 	TrustedEdges []string `json:"trustedEdges,omitempty"`
+	// Mutations change requests on their way to a unit, in this order.
+	Mutations []Mutation `json:"mutations,omitempty"`
+	// Clients says what is done about the programs that ask; the first rule that
+	// matches counts, and a client that none matches is served.
+	Clients []ClientRule `json:"clients,omitempty"`
 }
 
 // The features that a config can require: what changes its meaning for a proxy
 // that would ignore the field.
 const (
+	FeatureClientPolicy     = "ClientPolicy"     // clients
+	FeatureFillInTheMiddle  = "FillInTheMiddle"  // units[].fillInTheMiddle
 	FeatureHealthProbe      = "HealthProbe"      // healthProbe
 	FeatureMirrors          = "Mirrors"          // models[].mirrors
+	FeatureMutations        = "Mutations"        // mutations
 	FeatureRegionalCapacity = "RegionalCapacity" // capacity is the region's, not each proxy's
 	FeatureTrustedEdges     = "TrustedEdges"     // trustedEdges
 )
 
 // Features returns the features that this version has, sorted.
 func Features() []string {
-	return []string{FeatureHealthProbe, FeatureMirrors, FeatureRegionalCapacity, FeatureTrustedEdges}
+	return []string{
+		FeatureClientPolicy, FeatureFillInTheMiddle, FeatureHealthProbe, FeatureMirrors, FeatureMutations, FeatureRegionalCapacity, FeatureTrustedEdges,
+	}
 }
 
 // Route identifies a CompletionRoute and the generation of its spec.
@@ -143,8 +153,12 @@ type Unit struct {
 	// Region is where the unit stands: the config's region or a failover region.
 	Region string `json:"region"`
 	// Serves is MODEL/VARIANT.
-	Serves   string `json:"serves"`
+	Serves string `json:"serves"`
+	// Provider is one of the Provider constants: whose API the unit speaks.
 	Provider string `json:"provider"`
+	// API is one of the API constants, where the provider has several; see [APIs]
+	// for the default.
+	API string `json:"api,omitempty"`
 	// URL is the unit's completion endpoint, path and query included.
 	URL string `json:"url"`
 	// Protocol is one of the Protocol constants; empty is ProtocolAuto.
@@ -153,15 +167,18 @@ type Unit struct {
 	// UpstreamModel is the name the provider knows, where it differs from the
 	// logical model's.
 	UpstreamModel string `json:"upstreamModel,omitempty"`
+	// FillInTheMiddle is how the upstream model is shown what stands behind the
+	// cursor, where the provider refuses the field suffix.
+	FillInTheMiddle *FillInTheMiddle `json:"fillInTheMiddle,omitempty"`
+	// MaxTokens bounds the answers that are asked for: a larger max_tokens is
+	// lowered to it. 0 is the provider's default; see [MaxTokensOf].
+	MaxTokens int `json:"maxTokens,omitempty"`
 	// Credential names an entry (a file) of the proxy's credentials directory.
 	Credential string   `json:"credential,omitempty"`
 	Capacity   Capacity `json:"capacity,omitzero"`
 	// Priority orders a variant's units: lower is used first.
 	Priority int `json:"priority,omitempty"`
 }
-
-// The values of [Unit.Provider].
-const ProviderOpenAI = "OpenAI"
 
 // The values of [Unit.Protocol].
 const (
@@ -320,6 +337,8 @@ func (c *Config) SetDefaults() {
 	}
 	for i := range c.Units {
 		setDefault(&c.Units[i].Protocol, ProtocolAuto)
+		setDefault(&c.Units[i].API, APIs(c.Units[i].Provider)[0])
+		setDefault(&c.Units[i].MaxTokens, MaxTokensOf(c.Units[i].Provider))
 	}
 }
 

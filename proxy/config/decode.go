@@ -20,13 +20,14 @@ func Decode(data []byte) (*Config, error) {
 		return nil, err
 	}
 	units, _ := c.badUnits()
-	return c, errors.Join(errors.Join(unknown...), c.check(), errors.Join(units...))
+	return c, errors.Join(errors.Join(unknown...), c.check(), errors.Join(units...), c.badMutations())
 }
 
 // DecodeLenient is Decode for a proxy, so that an older one survives a newer
-// operator: fields that it does not know are returned rather than refused, and
-// units that it cannot use (see [Config.CheckUnit]) are let pass, unless no
-// other is left. A field that stands twice is refused by both.
+// operator: fields that it does not know are returned rather than refused, units
+// that it cannot use (see [Config.CheckUnit]) are let pass, unless no other is
+// left, and so are mutations (see [Config.CheckMutation]). A field that stands
+// twice is refused by both.
 func DecodeLenient(data []byte) (c *Config, unknown []error, err error) {
 	c, unknown, err = decode(data)
 	if err != nil {

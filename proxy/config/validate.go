@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -87,6 +88,8 @@ func (c *Config) check() error {
 	c.Objectives.check(p)
 	c.HealthProbe.check(p)
 	c.checkTrustedEdges(p)
+	c.checkClients(p)
+	c.checkMutations(p)
 	return errors.Join(*p...)
 }
 
@@ -165,9 +168,13 @@ func (c *Config) hasVariant(name string) bool {
 }
 
 func (u *Unit) check(p *problems, path string) {
-	p.oneOf(path+".provider", u.Provider, ProviderOpenAI)
 	p.oneOf(path+".protocol", u.Protocol, ProtocolAuto, ProtocolHTTP2, ProtocolH2C, ProtocolHTTP1)
 	scheme, _ := checkURL(p, path+".url", u.URL)
+	urlPath := ""
+	if target, err := url.Parse(u.URL); err == nil && scheme != "" {
+		urlPath = cmp.Or(target.Path, "/")
+	}
+	u.checkDialect(p, path, urlPath)
 	switch {
 	case u.Protocol == ProtocolHTTP2 && scheme == "http":
 		p.add(path+".protocol", "HTTP2 needs an https URL; for HTTP/2 in the clear use H2C")

@@ -14,6 +14,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+// openAI is the dialect of a unit without any setting.
+var openAI = newOpenAI(config.Unit{})
+
 func TestRequest(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -31,6 +34,7 @@ func TestRequest(t *testing.T) {
 			Request{Body: []byte(`{"prompt":"a","extra":{"language":"go"},"nwo":"a/b","min_tokens":1,"e\u0078tra":2,"extras":3}`), Model: "m"},
 			`{"model":"m","prompt":"a","extras":3}`},
 		{"not a stream: no stream_options", Request{Body: []byte(`{"prompt":"a","stream":false}`), Model: "m"}, `{"model":"m","prompt":"a","stream":false}`},
+		{"not a stream: the client's stream_options would be refused", Request{Body: []byte(`{"prompt":"a","stream_options":{"include_usage":true}}`), Model: "m"}, `{"model":"m","prompt":"a"}`},
 		{"a stream is asked for its usage", Request{Body: []byte(`{"prompt":"a","stream":true}`), Model: "m", Stream: true},
 			`{"model":"m","stream_options":{"include_usage":true},"prompt":"a","stream":true}`},
 		{"stream_options are merged", Request{Body: []byte(`{"stream_options":{"x":[1, 2],"include_usage":false},"prompt":"a"}`), Model: "m", Stream: true},
@@ -42,7 +46,7 @@ func TestRequest(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			before := string(tc.req.Body)
-			got, err := openAI{}.Request(tc.req)
+			got, err := openAI.Request(tc.req)
 			if err != nil || string(got.Body) != tc.want {
 				t.Errorf("body %s, error %v\nwant %s", got.Body, err, tc.want)
 			}
@@ -57,7 +61,7 @@ func TestRequest(t *testing.T) {
 }
 
 func TestCredential(t *testing.T) {
-	out, err := openAI{}.Request(Request{Body: []byte(`{"prompt":"a"}`), Model: "m", Credential: "key-1"})
+	out, err := openAI.Request(Request{Body: []byte(`{"prompt":"a"}`), Model: "m", Credential: "key-1"})
 	if want := []Header{{"Authorization", "Bearer key-1"}}; err != nil || !reflect.DeepEqual(out.Headers, want) {
 		t.Errorf("headers %v, error %v; want %v", out.Headers, err, want)
 	}
@@ -91,7 +95,7 @@ func TestEvent(t *testing.T) {
 		{"unknown fields", `{"choices":[{"text":"a","logprobs":{"x":[1]}}],"new":{"choices":5}}`, Event{Choices: 1, Tokens: 1, Seen: 1}},
 		{"no choices", chunk(``), Event{}},
 		{"only a filter's result", `{"id":"","choices":[],"prompt_filter_results":[{}]}`, Event{}},
-		{"usage", `{"choices":[],"usage":{"prompt_tokens":7,"completion_tokens":3,"total_tokens":10}}`, Event{Usage: &Usage{7, 3}}},
+		{"usage", `{"choices":[],"usage":{"prompt_tokens":7,"completion_tokens":3,"total_tokens":10}}`, Event{Usage: &Usage{PromptTokens: 7, CompletionTokens: 3}}},
 		{"usage and text", `{"choices":[{"text":"a"}],"usage":{"prompt_tokens":7}}`, Event{Choices: 1, Tokens: 1, Seen: 1, Usage: &Usage{PromptTokens: 7}}},
 		{"usage null", `{"choices":[{"text":"a"}],"usage":null}`, Event{Choices: 1, Tokens: 1, Seen: 1}},
 		{"usage that is none", `{"choices":[],"usage":{"prompt_tokens":-5,"completion_tokens":"x"}}`, Event{Usage: &Usage{}}},
@@ -103,7 +107,7 @@ func TestEvent(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			tc.want.Data = []byte(tc.data)
-			got, err := openAI{}.Event([]byte(tc.data))
+			got, err := openAI.Event(nil, []byte(tc.data))
 			if diff := cmp.Diff(tc.want, got, ignoreText); diff != "" || err != nil {
 				t.Errorf("error %v (-want +got)\n%s", err, diff)
 			}
@@ -117,7 +121,7 @@ func TestEventData(t *testing.T) {
 		{"blanks around", " \t{\"choices\":[]}\n", `{"choices":[]}`},
 		{"line ends in text stay escaped", `{"choices":[{"text":"a\nb"}]}`, `{"choices":[{"text":"a\nb"}]}`},
 	} {
-		got, err := openAI{}.Event([]byte(tc.data))
+		got, err := openAI.Event(nil, []byte(tc.data))
 		if string(got.Data) != tc.want || err != nil {
 			t.Errorf("%s: data %q, error %v; want %q", tc.name, got.Data, err, tc.want)
 		}
@@ -126,7 +130,7 @@ func TestEventData(t *testing.T) {
 
 func TestDone(t *testing.T) {
 	for _, data := range []string{"[DONE]", " [DONE]", "[DONE] \t", "\n[DONE]\r\n"} {
-		if got, err := (openAI{}).Event([]byte(data)); err != nil || !reflect.DeepEqual(got, Event{Done: true}) {
+		if got, err := openAI.Event(nil, []byte(data)); err != nil || !reflect.DeepEqual(got, Event{Done: true}) {
 			t.Errorf("%q: %+v, error %v", data, got, err)
 		}
 	}
@@ -134,8 +138,8 @@ func TestDone(t *testing.T) {
 
 func TestNotAnEvent(t *testing.T) {
 	for _, data := range []string{"", " ", "[done]", "[DONE", "DONE", "[]", `[{"choices":[]}]`, "null", "7", `"a"`, "{", `{"a":1}{}`, `{"a":1,}`, "{'a':1}", "<html>"} {
-		for name, read := range map[string]func([]byte) (Event, error){"event": openAI{}.Event, "answer": openAI{}.Answer} {
-			got, err := read([]byte(data))
+		for name, read := range map[string]func(*Head, []byte) (Event, error){"event": openAI.Event, "answer": openAI.Answer} {
+			got, err := read(nil, []byte(data))
 			if !errors.Is(err, errNotJSON) || !reflect.DeepEqual(got, Event{}) {
 				t.Errorf("%s %q: %+v, error %v", name, data, got, err)
 			}
@@ -156,8 +160,8 @@ func TestErrorInAnswer(t *testing.T) {
 		{`{"error":true}`, Refusal{}},
 		{`{"choices":[{"text":"a"}],"error":{"code":"` + secret + `"}}`, Refusal{}},
 	} {
-		for name, read := range map[string]func([]byte) (Event, error){"event": openAI{}.Event, "answer": openAI{}.Answer} {
-			_, err := read([]byte(tc.data))
+		for name, read := range map[string]func(*Head, []byte) (Event, error){"event": openAI.Event, "answer": openAI.Answer} {
+			_, err := read(nil, []byte(tc.data))
 			reported, ok := errors.AsType[*Error](err)
 			if !ok || reported.Refusal != tc.want {
 				t.Errorf("%s %s: error %v, want %+v", name, tc.data, err, tc.want)
@@ -170,14 +174,14 @@ func TestErrorInAnswer(t *testing.T) {
 }
 
 func TestAnswer(t *testing.T) {
-	got, err := openAI{}.Answer([]byte(`{"choices":[{"index":0,"text":"a","finish_reason":"stop"}],"usage":{"prompt_tokens":1,"completion_tokens":2}}`))
-	if err != nil || got.Choices != 1 || got.Finished != 1 || *got.Usage != (Usage{1, 2}) {
+	got, err := openAI.Answer(nil, []byte(`{"choices":[{"index":0,"text":"a","finish_reason":"stop"}],"usage":{"prompt_tokens":1,"completion_tokens":2}}`))
+	if err != nil || got.Choices != 1 || got.Finished != 1 || *got.Usage != (Usage{PromptTokens: 1, CompletionTokens: 2}) {
 		t.Errorf("answer %+v, error %v", got, err)
 	}
-	if _, err := (openAI{}).Answer([]byte(`{"choices":[]}`)); !errors.Is(err, errNoChoice) {
+	if _, err := openAI.Answer(nil, []byte(`{"choices":[]}`)); !errors.Is(err, errNoChoice) {
 		t.Errorf("error %v, want %v", err, errNoChoice)
 	}
-	if _, err := (openAI{}).Answer([]byte(`[DONE]`)); !errors.Is(err, errNotJSON) {
+	if _, err := openAI.Answer(nil, []byte(`[DONE]`)); !errors.Is(err, errNotJSON) {
 		t.Errorf("error %v, want %v", err, errNotJSON)
 	}
 }
@@ -197,10 +201,14 @@ func TestRefusalHasNoFreeText(t *testing.T) {
 		{`{"error":{"param":7,"code":400}}`, Refusal{}},
 		{`{"error":{"param":["n"],"code":{"a":1}}}`, Refusal{}},
 		{`{"error":"max_tokens"}`, Refusal{}},
-		{`{"detail":[{"loc":["body","n"],"msg":"bad"}]}`, Refusal{}},
+		{`{"detail":[{"loc":["body","n"],"msg":"bad"}]}`, Refusal{Param: "n"}},
+		{`{"detail":[{"loc":["body","def f():"],"msg":"bad"}]}`, Refusal{}},
+		{`{"object":"error","message":{"detail":[{"type":"extra_forbidden","loc":["body","extra"]}]},"type":"invalid_request_error","param":null}`, Refusal{Param: "extra"}},
+		{`{"object":"error","message":"def f():","type":"BadRequestError","param":"suffix","code":400}`, Refusal{Param: "suffix"}},
+		{`{"error":""m" does not support insert"}`, Refusal{}},
 		{`[]`, Refusal{}}, {``, Refusal{}}, {`<html>error</html>`, Refusal{}}, {`{"error":{"param":"n"`, Refusal{Param: "n"}},
 	} {
-		if got := (openAI{}).Refusal([]byte(tc.body)); got != tc.want {
+		if got := openAI.Refusal([]byte(tc.body)); got != tc.want {
 			t.Errorf("%s: %+v, want %+v", tc.body, got, tc.want)
 		}
 	}
@@ -217,11 +225,11 @@ func TestEveryProviderHasADialect(t *testing.T) {
 		t.Fatalf("the error does not list the providers: %v", err)
 	}
 	for name := range strings.SplitSeq(list[1], ", ") {
-		if dialect, err := For(name); err != nil || dialect == nil {
+		if dialect, err := For(config.Unit{Provider: name}); err != nil || dialect == nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := For("?"); err == nil {
+	if _, err := For(config.Unit{Provider: "?"}); err == nil {
 		t.Error("an unknown provider has a dialect")
 	}
 }
@@ -235,7 +243,7 @@ func FuzzEvent(f *testing.F) {
 		f.Add([]byte(data))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		event, err := openAI{}.Event(data)
+		event, err := openAI.Event(nil, data)
 		if err != nil {
 			if !reflect.DeepEqual(event, Event{}) {
 				t.Errorf("an event %+v beside the error %v", event, err)
@@ -267,7 +275,7 @@ func BenchmarkRequest(b *testing.B) {
 	b.SetBytes(int64(len(body)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := (openAI{}).Request(Request{Body: body, Model: "gpt-41", Stream: true, Credential: "key"}); err != nil {
+		if _, err := openAI.Request(Request{Body: body, Model: "gpt-41", Stream: true, Credential: "key"}); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -278,7 +286,7 @@ func BenchmarkEvent(b *testing.B) {
 	b.SetBytes(int64(len(data)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := (openAI{}).Event(data); err != nil {
+		if _, err := openAI.Event(nil, data); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -305,7 +313,7 @@ func TestWorked(t *testing.T) {
 		{[]string{"1", "2"}, 0, false},
 		{nil, 0, false},
 	} {
-		got, ok := openAI{}.Worked(textproto.MIMEHeader{"Openai-Processing-Ms": tc.values})
+		got, ok := openAI.Worked(textproto.MIMEHeader{"Openai-Processing-Ms": tc.values})
 		if got != tc.want || ok != tc.ok {
 			t.Errorf("%q: %s, %t; want %s, %t", tc.values, got, ok, tc.want, tc.ok)
 		}

@@ -14,12 +14,12 @@ type Repeats struct {
 // Reset forgets the events so far.
 func (r *Repeats) Reset() { r.before, r.after = r.before[:0], r.after[:0] }
 
-// Event is d.Event(data).
-func (r *Repeats) Event(d Dialect, data []byte) (Event, error) {
+// Event is d.Event(head, data).
+func (r *Repeats) Event(d Dialect, head *Head, data []byte) (Event, error) {
 	if event, ok := r.repeated(data); ok {
 		return event, nil
 	}
-	event, err := d.Event(data)
+	event, err := d.Event(head, data)
 	if err == nil {
 		r.learn(event)
 	}

@@ -35,8 +35,8 @@ func TestRepeats(t *testing.T) {
 			var r Repeats
 			for i, data := range stream {
 				// With room behind it, as in the reader's buffer.
-				got, err := r.Event(openAI{}, append(make([]byte, 0, 2*len(data)+5), data...))
-				want, wantErr := openAI{}.Event([]byte(data))
+				got, err := r.Event(openAI, nil, append(make([]byte, 0, 2*len(data)+5), data...))
+				want, wantErr := openAI.Event(nil, []byte(data))
 				if diff := cmp.Diff(strip(want), strip(got), ignoreText); diff != "" || (err == nil) != (wantErr == nil) {
 					t.Errorf("event %d, %s: errors %v and %v (-want +got)\n%s", i, data, wantErr, err, diff)
 				}
@@ -53,7 +53,7 @@ func strip(e Event) Event {
 
 func TestRepeatsAreFound(t *testing.T) {
 	var r Repeats
-	if _, err := r.Event(openAI{}, []byte(chunk(`{"index":0,"text":"a","finish_reason":null}`))); err != nil {
+	if _, err := r.Event(openAI, nil, []byte(chunk(`{"index":0,"text":"a","finish_reason":null}`))); err != nil {
 		t.Fatal(err)
 	}
 	for data, want := range map[string]bool{
@@ -82,9 +82,9 @@ func FuzzRepeats(f *testing.F) {
 	f.Add([]byte(`{"choices":[{"text":"a","text":"b"}]}`), []byte(`{"choices":[{"text":"a"}]}`))
 	f.Fuzz(func(t *testing.T, first, second []byte) {
 		var r Repeats
-		_, _ = r.Event(openAI{}, bytes.Clone(first))
-		got, err := r.Event(openAI{}, bytes.Clone(second))
-		want, wantErr := openAI{}.Event(bytes.Clone(second))
+		_, _ = r.Event(openAI, nil, bytes.Clone(first))
+		got, err := r.Event(openAI, nil, bytes.Clone(second))
+		want, wantErr := openAI.Event(nil, bytes.Clone(second))
 		if diff := cmp.Diff(strip(want), strip(got), ignoreText); diff != "" || (err == nil) != (wantErr == nil) {
 			t.Errorf("errors %v and %v (-want +got)\n%s", wantErr, err, diff)
 		}
@@ -97,7 +97,7 @@ func BenchmarkRepeats(b *testing.B) {
 	b.SetBytes(int64(len(data)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := r.Event(openAI{}, data); err != nil {
+		if _, err := r.Event(openAI, nil, data); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -1,5 +1,6 @@
-// Package sse frames server-sent events (WHATWG HTML, section 9.2). Reading is
-// lenient, because providers differ; writing is one form only.
+// Package sse frames server-sent events (WHATWG HTML, section 9.2), and the lines of
+// JSON that some providers stream in their place. Reading is lenient, because
+// providers differ; writing is one form only.
 package sse
 
 import (
@@ -16,6 +17,14 @@ var ErrTooLong = errors.New("server-sent event longer than the limit")
 
 const readSize = 8 << 10
 
+// Framing is how a stream is cut into events.
+type Framing int
+
+const (
+	Events Framing = iota // server-sent events
+	Lines                 // each line that is not empty is the data of an event
+)
+
 var byteOrderMark = []byte("\xef\xbb\xbf")
 
 // A Reader reads the data of one event after another. It accepts lines that end
@@ -26,9 +35,10 @@ var byteOrderMark = []byte("\xef\xbb\xbf")
 // An event whose data is one line, as all providers send it, is returned
 // without a copy and without an allocation.
 type Reader struct {
-	src io.Reader
-	err error // what src ended with
-	max int
+	src     io.Reader
+	framing Framing
+	err     error // what src ended with
+	max     int
 
 	buf     []byte // buf[line:] is not parsed yet
 	line    int    // where the current line starts
@@ -42,14 +52,14 @@ type Reader struct {
 	joined             []byte
 }
 
-// NewReader returns a Reader on src with [DefaultMaxEvent].
+// NewReader returns a Reader of server-sent events on src with [DefaultMaxEvent].
 func NewReader(src io.Reader) *Reader {
 	return &Reader{src: src, max: DefaultMaxEvent}
 }
 
 // Reset makes r read from src as if it were new, keeping its buffer.
-func (r *Reader) Reset(src io.Reader) {
-	*r = Reader{src: src, max: r.max, buf: r.buf[:0], joined: r.joined[:0]}
+func (r *Reader) Reset(src io.Reader, framing Framing) {
+	*r = Reader{src: src, framing: framing, max: r.max, buf: r.buf[:0], joined: r.joined[:0]}
 }
 
 // Next returns the data of the next event, valid until the next call.
@@ -64,6 +74,10 @@ func (r *Reader) Next() ([]byte, error) {
 	for {
 		start, end, ok := r.nextLine()
 		switch {
+		case ok && r.framing == Lines:
+			if start < end {
+				return r.buf[start:end], nil
+			}
 		case ok && start == end:
 			if data := r.data(); len(data) > 0 {
 				return data, nil
@@ -87,7 +101,11 @@ func (r *Reader) Next() ([]byte, error) {
 func (r *Reader) last() ([]byte, error) {
 	start, end := r.trimMark(r.line, len(r.buf))
 	r.line = end
-	r.field(start, end)
+	if r.framing == Lines {
+		r.hasData, r.dataStart, r.dataEnd = true, start, end
+	} else {
+		r.field(start, end)
+	}
 	data := r.data()
 	r.hasData = false
 	if len(data) == 0 {

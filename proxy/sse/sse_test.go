@@ -3,6 +3,7 @@ package sse
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -11,9 +12,12 @@ import (
 )
 
 // readAll returns the data of every event in src and the error that ended it.
-func readAll(src io.Reader) ([]string, error) {
+func readAll(src io.Reader) ([]string, error) { return readFramed(src, Events) }
+
+func readFramed(src io.Reader, framing Framing) ([]string, error) {
 	var events []string
-	reader := NewReader(src)
+	reader := NewReader(nil)
+	reader.Reset(src, framing)
 	for {
 		data, err := reader.Next()
 		if err != nil {
@@ -23,11 +27,13 @@ func readAll(src io.Reader) ([]string, error) {
 	}
 }
 
-var readCases = []struct {
+type readCase struct {
 	name  string
 	input string
 	want  []string
-}{
+}
+
+var readCases = []readCase{
 	{"LF", "data: a\n\ndata: b\n\n", []string{"a", "b"}},
 	{"CRLF", "data: a\r\n\r\ndata: b\r\n\r\n", []string{"a", "b"}},
 	{"CR", "data: a\r\rdata: b\r\r", []string{"a", "b"}},
@@ -52,35 +58,61 @@ var readCases = []struct {
 	{"only line ends", "\n\r\n\r", nil},
 }
 
+var lineCases = []readCase{
+	{"LF", "a\nb\n", []string{"a", "b"}},
+	{"CRLF", "a\r\nb\r\n", []string{"a", "b"}},
+	{"CR", "a\rb\r", []string{"a", "b"}},
+	{"mixed line ends", "a\r\nb\rc\nd\r\r\n", []string{"a", "b", "c", "d"}},
+	{"empty lines", "\n\r\na\n\n\rb\n\n", []string{"a", "b"}},
+	{"last line without an end", "a\nb", []string{"a", "b"}},
+	{"byte order mark", "\xef\xbb\xbfa\nb\n", []string{"a", "b"}},
+	{"second byte order mark is content", "\xef\xbb\xbfa\n\xef\xbb\xbfb\n", []string{"a", "\xef\xbb\xbfb"}},
+	{"only a byte order mark before the first line", "\xef\xbb\xbf\na", []string{"a"}},
+	{"blanks are content", " a \n\t\n", []string{" a ", "\t"}},
+	{"what is no line of data elsewhere", "data: a\n: b\nid: 7\n", []string{"data: a", ": b", "id: 7"}},
+	{"multibyte text", "héllo 世界 🦉\n", []string{"héllo 世界 🦉"}},
+	{"a line over the read size", strings.Repeat("x", 3*readSize) + "\nb\n", []string{strings.Repeat("x", 3*readSize), "b"}},
+	{"nothing", "", nil},
+	{"only a byte order mark", "\xef\xbb\xbf", nil},
+	{"only line ends", "\n\r\n\r", nil},
+}
+
+// framings are the cases of each framing.
+var framings = map[Framing][]readCase{Events: readCases, Lines: lineCases}
+
 func TestReader(t *testing.T) {
-	for _, tc := range readCases {
-		t.Run(tc.name, func(t *testing.T) {
-			for how, src := range map[string]io.Reader{
-				"whole":          strings.NewReader(tc.input),
-				"byte by byte":   iotest.OneByteReader(strings.NewReader(tc.input)),
-				"EOF with data":  iotest.DataErrReader(strings.NewReader(tc.input)),
-				"half at a time": iotest.HalfReader(strings.NewReader(tc.input)),
-			} {
-				got, err := readAll(src)
-				if err != io.EOF || !slices.Equal(got, tc.want) {
-					t.Errorf("%s: got %q, %v; want %q, EOF", how, got, err, tc.want)
+	for framing, cases := range framings {
+		for _, tc := range cases {
+			t.Run(fmt.Sprint(tc.name, framing), func(t *testing.T) {
+				for how, src := range map[string]io.Reader{
+					"whole":          strings.NewReader(tc.input),
+					"byte by byte":   iotest.OneByteReader(strings.NewReader(tc.input)),
+					"EOF with data":  iotest.DataErrReader(strings.NewReader(tc.input)),
+					"half at a time": iotest.HalfReader(strings.NewReader(tc.input)),
+				} {
+					got, err := readFramed(src, framing)
+					if err != io.EOF || !slices.Equal(got, tc.want) {
+						t.Errorf("%s: got %q, %v; want %q, EOF", how, got, err, tc.want)
+					}
 				}
-			}
-		})
+			})
+		}
 	}
 }
 
-// TestReaderSplitAnywhere guards against the reports of text and JSON cut off
+// TestReport4SplitAnywhere guards against the reports of text and JSON cut off
 // where a read ends: the same events whatever the split.
-func TestReaderSplitAnywhere(t *testing.T) {
-	for _, tc := range readCases {
-		if len(tc.input) > 1000 {
-			continue
-		}
-		for at := range len(tc.input) + 1 {
-			src := io.MultiReader(strings.NewReader(tc.input[:at]), strings.NewReader(tc.input[at:]))
-			if got, err := readAll(src); err != io.EOF || !slices.Equal(got, tc.want) {
-				t.Errorf("%s split at %d: got %q, %v; want %q", tc.name, at, got, err, tc.want)
+func TestReport4SplitAnywhere(t *testing.T) {
+	for framing, cases := range framings {
+		for _, tc := range cases {
+			if len(tc.input) > 1000 {
+				continue
+			}
+			for at := range len(tc.input) + 1 {
+				src := io.MultiReader(strings.NewReader(tc.input[:at]), strings.NewReader(tc.input[at:]))
+				if got, err := readFramed(src, framing); err != io.EOF || !slices.Equal(got, tc.want) {
+					t.Errorf("%s split at %d: got %q, %v; want %q", tc.name, at, got, err, tc.want)
+				}
 			}
 		}
 	}
@@ -94,6 +126,11 @@ func TestReaderBrokenInput(t *testing.T) {
 	got, err := readAll(src)
 	if !errors.Is(err, broken) || !slices.Equal(got, []string{"a"}) {
 		t.Errorf("got %q, %v; want the first event, then the error", got, err)
+	}
+	src = io.MultiReader(strings.NewReader("a\nb"), iotest.ErrReader(broken))
+	got, err = readFramed(src, Lines)
+	if !errors.Is(err, broken) || !slices.Equal(got, []string{"a"}) {
+		t.Errorf("got %q, %v; want the first line, then the error", got, err)
 	}
 }
 
@@ -137,7 +174,7 @@ func TestReaderReset(t *testing.T) {
 		if err != nil || string(data) != "a" {
 			t.Fatalf("got %q, %v; want a", data, err)
 		}
-		reader.Reset(strings.NewReader("\xef\xbb\xbfdata: a\n\n"))
+		reader.Reset(strings.NewReader("\xef\xbb\xbfdata: a\n\n"), Events)
 	}
 }
 
@@ -151,21 +188,52 @@ func TestAppendRoundTrip(t *testing.T) {
 	}
 }
 
-// FuzzReader checks that no input panics and that splitting changes nothing.
+// FuzzReader checks that no input panics and that splitting changes nothing,
+// wherever the parts end and however many they are.
 func FuzzReader(f *testing.F) {
-	for _, tc := range readCases {
-		f.Add([]byte(tc.input), 3)
-	}
-	f.Fuzz(func(t *testing.T, input []byte, at int) {
-		whole, err := readAll(bytes.NewReader(input))
-		if at < 0 || at > len(input) {
-			at = 0
+	for framing, cases := range framings {
+		for _, tc := range cases {
+			f.Add([]byte(tc.input), []byte{3, 0, 1}, framing == Lines)
+			f.Add([]byte(tc.input), []byte{1}, framing == Lines)
 		}
-		split, splitErr := readAll(io.MultiReader(bytes.NewReader(input[:at]), iotest.OneByteReader(bytes.NewReader(input[at:]))))
-		if err != splitErr || !slices.Equal(whole, split) {
-			t.Errorf("split at %d: %q, %v; whole: %q, %v", at, split, splitErr, whole, err)
+	}
+	f.Fuzz(func(t *testing.T, input, sizes []byte, lines bool) {
+		framing := Events
+		if lines {
+			framing = Lines
+		}
+		whole, err := readFramed(bytes.NewReader(input), framing)
+		for _, endWithData := range []bool{false, true} {
+			split, splitErr := readFramed(&parts{input: input, sizes: sizes, endWithData: endWithData}, framing)
+			if err != splitErr || !slices.Equal(whole, split) {
+				t.Errorf("in parts of %d: %q, %v; whole: %q, %v", sizes, split, splitErr, whole, err)
+			}
 		}
 	})
+}
+
+// parts is read in parts of these sizes, in turn. A read of nothing is one too.
+type parts struct {
+	input, sizes []byte
+	endWithData  bool // the last part comes with its EOF
+	reads        int
+}
+
+func (p *parts) Read(b []byte) (int, error) {
+	size := len(p.input)
+	if len(p.sizes) > 0 {
+		size = int(p.sizes[p.reads%len(p.sizes)])
+		if p.reads >= 2*len(p.sizes) { // all of them may be 0
+			size++
+		}
+	}
+	p.reads++
+	n := copy(b, p.input[:min(size, len(p.input))])
+	p.input = p.input[n:]
+	if len(p.input) == 0 && (n == 0 || p.endWithData) {
+		return n, io.EOF
+	}
+	return n, nil
 }
 
 // BenchmarkReader is one streamed completion of ten events.
@@ -178,7 +246,7 @@ func BenchmarkReader(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		src.Reset(input)
-		reader.Reset(src)
+		reader.Reset(src, Events)
 		for {
 			if _, err := reader.Next(); err != nil {
 				break

@@ -1,0 +1,172 @@
+package provider
+
+import (
+	"bytes"
+	"regexp"
+	"strings"
+
+	"github.com/ghostline-dev/ghostline/internal/jsonedit"
+	"github.com/tidwall/gjson"
+)
+
+// maxDepth bounds how deep an answer nests.
+const maxDepth = 128
+
+var byteOrderMark = []byte("\ufeff")
+
+// trimmed is data without blanks, and without the mark that some hops put before UTF-8.
+func trimmed(data []byte) []byte {
+	return bytes.TrimSpace(bytes.TrimPrefix(data, byteOrderMark))
+}
+
+// object is the one JSON object in data.
+func object(data []byte) ([]byte, error) {
+	data = trimmed(data)
+	if ok, _ := jsonedit.Valid(data, maxDepth); !ok || data[0] != '{' {
+		return nil, errNotJSON
+	}
+	return data, nil
+}
+
+// readCompletion reads a completion, or a chunk of one, in OpenAI's form.
+func readCompletion(data []byte) (Event, error) {
+	data, err := object(data)
+	if err != nil {
+		return Event{}, err
+	}
+	event := Event{Data: oneLine(data)}
+	for name, value := range jsonedit.Members(event.Data) {
+		switch string(name) {
+		case "error":
+			if !isNull(value) {
+				return Event{}, &Error{readRefusal(data)}
+			}
+		case "object":
+			if string(value) == `"error"` { // vLLM before 0.10, Mistral
+				return Event{}, &Error{readRefusal(data)}
+			}
+		case "choices":
+			for choice := range jsonedit.Elements(value) {
+				if err := event.addChoice(choice); err != nil {
+					return Event{}, err
+				}
+			}
+		case "usage":
+			event.Usage = readUsage(value)
+		}
+	}
+	return event, nil
+}
+
+func (e *Event) addChoice(choice []byte) error {
+	index, text, reason := uint64(0), false, []byte(nil)
+	for name, value := range jsonedit.Members(choice) {
+		switch string(name) {
+		case "index":
+			index = min(gjson.ParseBytes(value).Uint(), 63)
+		case "text":
+			if text = hasText(value); text {
+				e.locateText(value)
+			}
+		case "finish_reason":
+			reason = value
+		}
+	}
+	return e.count(index, text, reason)
+}
+
+// count takes one choice: whether it brings text, and its raw finish reason.
+func (e *Event) count(index uint64, text bool, reason []byte) error {
+	e.Choices++
+	e.Seen |= 1 << index
+	if text {
+		e.Tokens++
+	}
+	if hasText(reason) {
+		if isBroken(reason) {
+			return &Error{Refusal{Code: wordOf(gjson.ParseBytes(reason))}}
+		}
+		e.Finished |= 1 << index
+	}
+	return nil
+}
+
+// hasText says whether a raw value is a string that is not empty.
+func hasText(value []byte) bool { return len(value) > len(`""`) && value[0] == '"' }
+
+// isBroken tells the finish reasons of an answer that is not whole: vLLM gives up
+// its work, DeepSeek has no room for it, Mistral fails.
+func isBroken(reason []byte) bool {
+	switch string(reason) {
+	case `"abort"`, `"insufficient_system_resource"`, `"error"`:
+		return true
+	}
+	return false
+}
+
+// locateText notes where the event's data has a text, quotes and all. Both are
+// parts of one slice, unless the data is a copy, so their capacities tell.
+func (e *Event) locateText(raw []byte) {
+	if e.textFrom = cap(e.Data) - cap(raw) + 1; e.textFrom > 0 {
+		e.textTo = e.textFrom + len(raw) - len(`""`)
+	}
+}
+
+func isNull(value []byte) bool { return string(value) == "null" }
+
+func readUsage(raw []byte) *Usage {
+	if raw[0] != '{' {
+		return nil
+	}
+	value := gjson.ParseBytes(raw)
+	return &Usage{
+		PromptTokens:     max(0, value.Get("prompt_tokens").Int()),
+		CompletionTokens: max(0, value.Get("completion_tokens").Int()),
+	}
+}
+
+// oneLine takes out line ends, which JSON has only between its tokens and which
+// an event's data must not have.
+func oneLine(data []byte) []byte {
+	if bytes.IndexByte(data, '\n') < 0 && bytes.IndexByte(data, '\r') < 0 {
+		return data
+	}
+	return bytes.Map(func(r rune) rune {
+		if r == '\n' || r == '\r' {
+			return ' '
+		}
+		return r
+	}, data)
+}
+
+// word is what a provider's code or param must look like to be passed on: the
+// name of something, not text.
+var word = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.\[\]]{0,63}$`)
+
+// readRefusal reads an error in the forms that providers have: an object error with
+// param and code (OpenAI); both beside "object":"error" (vLLM before 0.10, Mistral);
+// a list detail of what is wrong where (FastAPI, also within Mistral's message).
+func readRefusal(body []byte) Refusal {
+	object := gjson.ParseBytes(body)
+	if nested := object.Get("error"); nested.IsObject() {
+		object = nested
+	}
+	if !object.IsObject() {
+		return Refusal{}
+	}
+	r := Refusal{Param: wordOf(object.Get("param")), Code: wordOf(object.Get("code"))}
+	for _, path := range []string{"detail.0.loc", "message.detail.0.loc"} {
+		if at := object.Get(path).Array(); r.Param == "" && len(at) > 1 {
+			r.Param = wordOf(at[1]) // the first is "body"
+		}
+	}
+	return r
+}
+
+func wordOf(value gjson.Result) string {
+	text := strings.TrimSpace(value.String())
+	if value.Type != gjson.String || !word.MatchString(text) {
+		return ""
+	}
+	return text
+}

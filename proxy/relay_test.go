@@ -1,0 +1,153 @@
+package proxy
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ghostline-dev/ghostline/proxy/config"
+	"github.com/ghostline-dev/ghostline/proxy/provider"
+	"github.com/ghostline-dev/ghostline/proxy/sse"
+)
+
+// relayed is a stream as one kind of unit says it.
+type relayed struct {
+	name string
+	unit config.Unit
+	// text is the format of an event with text, end all that follows the last.
+	text, end string
+}
+
+var relays = []relayed{
+	{
+		"OpenAI", config.Unit{Provider: config.ProviderOpenAI},
+		`data: {"id":"cmpl-1","object":"text_completion","created":1700000000,"model":"m","choices":[{"text":%q,"index":0,"logprobs":null,"finish_reason":null}]}` + "\n\n",
+		`data: {"id":"cmpl-1","object":"text_completion","created":1700000000,"model":"m","choices":[{"text":"","index":0,"logprobs":null,"finish_reason":"length"}]}` + "\n\ndata: [DONE]\n\n",
+	},
+	{
+		"Azure", config.Unit{Provider: config.ProviderAzureOpenAI, URL: "https://u.test/openai/v1/completions"},
+		`data: {"choices":[{"content_filter_results":{"hate":{"filtered":false,"severity":"safe"}},"finish_reason":null,"index":0,"logprobs":null,"text":%q}],"created":1700000000,"id":"cmpl-1","model":"m","object":"text_completion","usage":null}` + "\n\n",
+		`data: {"choices":[{"content_filter_results":{},"finish_reason":"length","index":0,"logprobs":null,"text":""}],"created":1700000000,"id":"cmpl-1","model":"m","object":"text_completion","usage":null}` + "\n\ndata: [DONE]\n\n",
+	},
+	{
+		"Mistral", config.Unit{Provider: config.ProviderMistral},
+		`data: {"id":"m-1","object":"chat.completion.chunk","created":1700000000,"model":"codestral","choices":[{"index":0,"delta":{"content":%q},"finish_reason":null}]}` + "\n\n",
+		`data: {"id":"m-1","object":"chat.completion.chunk","created":1700000000,"model":"codestral","choices":[{"index":0,"delta":{"content":""},"finish_reason":"length"}],"usage":{"prompt_tokens":11,"completion_tokens":7,"total_tokens":18}}` + "\n\ndata: [DONE]\n\n",
+	},
+	{
+		"infill", config.Unit{Provider: config.ProviderLlamaCpp, API: config.APIInfill},
+		`data: {"index":0,"content":%q,"tokens":[1],"stop":false,"id_slot":-1,"tokens_predicted":1,"tokens_evaluated":11}` + "\n\n",
+		`data: {"index":0,"content":"","tokens":[],"stop":true,"model":"m","tokens_predicted":7,"tokens_evaluated":11,"stop_type":"limit","stopping_word":""}` + "\n\n",
+	},
+	{
+		"generate", config.Unit{Provider: config.ProviderOllama, API: config.APIGenerate},
+		`{"model":"m","created_at":"2026-11-30T10:00:00.1Z","response":%q,"done":false}` + "\n",
+		`{"model":"m","created_at":"2026-11-30T10:00:00.2Z","response":"","done":true,"done_reason":"length","prompt_eval_count":11,"eval_count":7}` + "\n",
+	},
+}
+
+// stream is a stream with so many events, of which the last ends the answer.
+func (r relayed) stream(events int) string {
+	var out strings.Builder
+	for i := range events - 1 {
+		fmt.Fprintf(&out, r.text, fmt.Sprint(" token", i))
+	}
+	return out.String() + r.end
+}
+
+// answer is an answer of this unit, to be read from src.
+func (r relayed) answer(tb testing.TB, src io.Reader) *answer {
+	tb.Helper()
+	dialect, err := provider.For(r.unit)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	x := &exchange{form: openAIForm{}, ask: ask{stream: true, prompts: 1}, unit: &unit{Unit: r.unit, dialect: dialect}}
+	a := &answer{x: x, body: io.NopCloser(src), reading: &reading{events: sse.NewReader(nil)}}
+	a.head = provider.Head{ID: "cmpl-1", Model: "ghost-code", Created: time.Unix(1700000000, 0)}
+	a.events.Reset(a, dialect.Framing())
+	return a
+}
+
+// relay takes one event through framing, dialect and form; false at the end.
+func (a *answer) relay(tb testing.TB, out []byte) ([]byte, bool) {
+	event, err := a.next()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return a.appendEvent(out, event), !event.Done
+}
+
+// TestReport4RelaySplitAnywhere: the same answer, wherever a read ends.
+func TestReport4RelaySplitAnywhere(t *testing.T) {
+	for _, r := range relays {
+		t.Run(r.name, func(t *testing.T) {
+			all := func(src io.Reader) string {
+				var out []byte
+				for a, more := r.answer(t, src), true; more; {
+					if out, more = a.relay(t, out); !more {
+						break
+					}
+				}
+				return string(out)
+			}
+			stream := strings.Replace(r.stream(3), "token0", `é…🙂\u00e9\n`, 1)
+			want := all(strings.NewReader(stream))
+			if !strings.Contains(want, `é…🙂\u00e9\n`) {
+				t.Fatalf("got %q", want)
+			}
+			for at := range stream {
+				if got := all(io.MultiReader(strings.NewReader(stream[:at]), strings.NewReader(stream[at:]))); got != want {
+					t.Errorf("split at %d: got %q, want %q", at, got, want)
+				}
+			}
+		})
+	}
+}
+
+// TestPassThroughAllocatesNothing: an event that leaves in the form in which it came
+// costs no memory.
+func TestPassThroughAllocatesNothing(t *testing.T) {
+	const runs, events = 10, 100
+	for _, r := range relays[:2] {
+		a := r.answer(t, strings.NewReader(r.stream((runs+2)*events)))
+		out := make([]byte, 0, 1<<10)
+		relay := func() {
+			for range events {
+				out, _ = a.relay(t, out[:0])
+			}
+		}
+		if got := testing.AllocsPerRun(runs, relay); got > 0 {
+			t.Errorf("%s: %v allocations for %d events, want none", r.name, got, events)
+		}
+	}
+}
+
+// BenchmarkRelay takes the eleven events of a completion through framing, dialect and
+// form, from bytes to bytes.
+func BenchmarkRelay(b *testing.B) {
+	for _, r := range relays {
+		b.Run(r.name, func(b *testing.B) {
+			input := r.stream(11)
+			src := strings.NewReader(input)
+			a := r.answer(b, src)
+			var out []byte
+			b.SetBytes(int64(len(input)))
+			b.ReportAllocs()
+			for b.Loop() {
+				src.Reset(input)
+				a.events.Reset(a, a.x.unit.dialect.Framing())
+				a.seen, a.finished = 0, 0
+				events := 0
+				for more := true; more; events++ {
+					out, more = a.relay(b, out[:0])
+				}
+				if events != 12 { // with the mark of the end
+					b.Fatalf("%d events", events)
+				}
+			}
+		})
+	}
+}

@@ -1,5 +1,5 @@
-// Command ghostline is Ghostline's command line: it logs in, fetches tokens and
-// completes at a cursor. root.go lists the commands; each has a file.
+// Command ghostline is Ghostline's command line: it logs in, fetches tokens,
+// completes at a cursor and explains a proxy's config. root.go lists the commands; each has a file.
 package main
 
 import (

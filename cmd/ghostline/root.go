@@ -22,8 +22,8 @@ func newRoot(sys *system) *cobra.Command {
 		Use:   "ghostline",
 		Short: "Code completions from a Ghostline proxy",
 		Long: `Ghostline serves code completions ("ghost text") to editors. This command line
-logs in, fetches completion tokens, completes at a cursor, and runs the whole of
-Ghostline on one machine.
+logs in, fetches completion tokens, completes at a cursor, runs the whole of
+Ghostline on one machine, and explains what a proxy would do with a request.
 
 Settings come from flags, or from the environment:
   ` + envProxy + `    the proxy's base URL
@@ -32,7 +32,8 @@ Settings come from flags, or from the environment:
   ` + envOAuth + `  the OAuth token, instead of the one that login stored`,
 		Example: `  ghostline up --dir ~/.ghostline
   gh auth token | ghostline login --with-token
-  ghostline complete main.go:12:5`,
+  ghostline complete main.go:12:5
+  ghostline explain -f proxy.yaml request.json`,
 		Args:              knownCommand,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -44,6 +45,7 @@ Settings come from flags, or from the environment:
 	}
 	root.AddCommand(
 		newComplete(sys),
+		newExplain(sys),
 		newLoad(sys),
 		newLogin(sys),
 		newToken(sys),

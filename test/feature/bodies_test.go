@@ -194,7 +194,23 @@ func (c *counting) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func TestBodiesThatAreTooLarge(t *testing.T) {
+// TestReport6LargeRequests: no buffer on the way is smaller than the limit.
+func TestReport6LargeRequests(t *testing.T) {
+	s := start(t, setup{})
+	client, base := overTLS(s)
+	for _, size := range []int{32 << 10, 32<<10 + 1, 64<<10 + 1, 900 << 10} {
+		prompt := strings.Repeat("x", size)
+		if got := s.do(client, s.request(t.Context(), base, "/v1/completions", withPrompt(`"`+prompt+`"`))); got.status != http.StatusOK {
+			t.Errorf("a prompt of %d bytes got %d %.200q", size, got.status, got.body)
+		}
+		if sent := gjson.Get(s.arrived.last(t).body, "prompt").String(); sent != prompt {
+			t.Errorf("of a prompt of %d bytes %d came to the unit", size, len(sent))
+		}
+	}
+}
+
+// TestReport6BodiesThatAreTooLarge: the refusal says how large a body may be.
+func TestReport6BodiesThatAreTooLarge(t *testing.T) {
 	s := start(t, setup{})
 	const size, limit = 2 << 20, 1 << 20
 	body := withPrompt(`"` + strings.Repeat("x", size) + `"`)

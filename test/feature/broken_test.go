@@ -1,9 +1,6 @@
 package feature
 
 import (
-	"bytes"
-	"compress/gzip"
-	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -64,7 +61,6 @@ func TestErrorsBeforeTheAnswer(t *testing.T) {
 		{"302", answers(302, http.Header{"Location": {"/elsewhere"}}, ""), upstream},
 		{"204", answers(204, nil, ""), upstream},
 		{"a page of HTML", answers(200, http.Header{"Content-Type": {"text/html"}}, "<html>"+secret), upstream},
-		{"gzip", compressed(event(chunk(0, "a", `"stop"`)) + event("[DONE]")), upstream},
 	} {
 		for how, body := range map[string]string{"streamed": prompt, "unary": unaryPrompt} {
 			t.Run(tc.name+", "+how, func(t *testing.T) {
@@ -93,15 +89,6 @@ func (s *stack) keepsSecret(got reply) {
 	if strings.Contains(s.log.String(), secret) {
 		s.t.Error("the log has the unit's words")
 	}
-}
-
-// compressed answers as a hop does that does not mind Accept-Encoding.
-func compressed(body string) http.HandlerFunc {
-	var buf bytes.Buffer
-	w := gzip.NewWriter(&buf)
-	_, _ = io.WriteString(w, body)
-	_ = w.Close()
-	return answers(200, http.Header{"Content-Type": {"text/event-stream"}, "Content-Encoding": {"gzip"}}, buf.String())
 }
 
 func TestRefusalNamesTheField(t *testing.T) {

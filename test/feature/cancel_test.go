@@ -42,7 +42,8 @@ var cancelCases = []cancelCase{
 	{name: "mid-stream", body: prompt, fault: "hang-after=2", phase: "stream", arrived: true, cancelled: atDecode},
 }
 
-func TestCancelReachesTheModel(t *testing.T) {
+// TestReport1CancelReachesTheModel has clients leave at each moment, in each way.
+func TestReport1CancelReachesTheModel(t *testing.T) {
 	for _, protocol := range []string{config.ProtocolH2C, config.ProtocolHTTP1} {
 		t.Run("unit "+protocol, func(t *testing.T) {
 			s := start(t, setup{config: func(c *config.Config) { c.Units[0].Protocol = protocol }})

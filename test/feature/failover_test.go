@@ -23,9 +23,9 @@ func spare(t *testing.T, address string) *stack {
 	}})
 }
 
-// TestRefusalsFailOver has the first unit refuse in every way in which it
+// TestReport8RefusalsFailOver has the first unit refuse in every way in which it
 // certainly did no work: the client does not notice.
-func TestRefusalsFailOver(t *testing.T) {
+func TestReport8RefusalsFailOver(t *testing.T) {
 	refused := func(answer func(p *peer, stream uint32, n int)) func(*testing.T) (string, func() int) {
 		return func(t *testing.T) (string, func() int) {
 			u := startFramedUnit(t, answer)
@@ -139,9 +139,9 @@ type brokenUnanswered struct{}
 
 func (brokenUnanswered) ServeHTTP(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 
-// TestTheClientThatLeftIsNotRetried cancels while the first unit works, which
+// TestReport1TheClientThatLeftIsNotRetried cancels while the first unit works, which
 // then refuses.
-func TestTheClientThatLeftIsNotRetried(t *testing.T) {
+func TestReport1TheClientThatLeftIsNotRetried(t *testing.T) {
 	for _, how := range leavers {
 		t.Run(how.name, func(t *testing.T) {
 			first := &counted{next: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

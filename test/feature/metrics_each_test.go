@@ -36,6 +36,7 @@ var metricTests = []struct {
 	{countsProbes, []string{"ghostline_unit_probes_total"}},
 	{countsRetries, []string{"ghostline_retries_total"}},
 	{countsSpills, []string{"ghostline_spill_total"}},
+	{countsMutations, []string{"ghostline_mutations_total"}},
 	{countsClients, []string{"ghostline_client_requests_total"}},
 	{countsTokenChecks, []string{"ghostline_auth_total", "ghostline_token_cache_total"}},
 	{countsUpstreamConnections, []string{"ghostline_upstream_connections", "ghostline_upstream_connections_opened_total"}},

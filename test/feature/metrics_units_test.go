@@ -156,7 +156,7 @@ func countsCutConnections(t *testing.T) {
 
 // TestSeriesAreBounded: whatever clients make up, it makes no new series.
 func TestSeriesAreBounded(t *testing.T) {
-	s := start(t, setup{})
+	s := start(t, withClients(dryRun(upgrade("copilot", "")), upgrade("copilot", "<50"), warn("plugin-7", "", "old")))
 	client := s.h2c()
 	odd := func(i int) {
 		body := fmt.Sprintf(`{"prompt":"a","stream":true,"max_tokens":1,"model":"model-%d"}`, i)

@@ -69,9 +69,9 @@ func TestNotMirrored(t *testing.T) {
 	}
 }
 
-// TestTypedThroughMirror is what becomes of the copy of an answer that the user
+// TestReport1TypedThroughMirror is what becomes of the copy of an answer that the user
 // types through.
-func TestTypedThroughMirror(t *testing.T) {
+func TestReport1TypedThroughMirror(t *testing.T) {
 	for _, onCancel := range []string{config.OnCancelCancel, config.OnCancelComplete} {
 		for _, protocol := range []string{config.ProtocolH2C, config.ProtocolHTTP1} {
 			t.Run(onCancel+", unit "+protocol, func(t *testing.T) {

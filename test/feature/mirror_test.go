@@ -173,9 +173,9 @@ func TestMirrorHasItsTime(t *testing.T) {
 	s.quiet()
 }
 
-// TestMirrorArrives is what a candidate is sent: the user's request as its own
+// TestReport10MirrorArrives is what a candidate is sent: the user's request as its own
 // dialect, model and credential have it.
-func TestMirrorArrives(t *testing.T) {
+func TestReport10MirrorArrives(t *testing.T) {
 	for _, tc := range []struct{ name, path, body string }{
 		{"streamed", "/v1/completions", `{"prompt":"a","suffix":"b","max_tokens":8,"stream":true,"model":"ghost-code","nwo":"x/y"}`},
 		{"unary", "/v1/completions", `{"prompt":"a","suffix":"b","max_tokens":8,"model":"ghost-code"}`},
@@ -228,8 +228,8 @@ func TestMirrorArrives(t *testing.T) {
 	}
 }
 
-// TestMirrorIsNotBilled: what copies cost is counted apart.
-func TestMirrorIsNotBilled(t *testing.T) {
+// TestReport10MirrorIsNotBilled: what copies cost is counted apart.
+func TestReport10MirrorIsNotBilled(t *testing.T) {
 	usage := func(prompt, completion string) http.HandlerFunc {
 		return says(event(chunk(0, "a", `"stop"`)) + event(`{"choices":[],"usage":{"prompt_tokens":`+prompt+`,"completion_tokens":`+completion+`}}`) + event("[DONE]"))
 	}

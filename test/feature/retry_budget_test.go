@@ -78,8 +78,8 @@ func TestSpillingIsFree(t *testing.T) {
 	s.quiet()
 }
 
-// TestNoRetryForWhoLeft has clients leave just as the unit fails.
-func TestNoRetryForWhoLeft(t *testing.T) {
+// TestReport1NoRetryForWhoLeft has clients leave just as the unit fails.
+func TestReport1NoRetryForWhoLeft(t *testing.T) {
 	s, units := cast(t, setup{}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		never(w, r)
 		w.WriteHeader(http.StatusInternalServerError)

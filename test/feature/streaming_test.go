@@ -19,9 +19,9 @@ func withUnit(t *testing.T, handler http.Handler) *stack {
 	return start(t, setup{unit: handler})
 }
 
-// TestEventsArriveOneByOne has the unit hold each event until the client has
+// TestReport3EventsArriveOneByOne has the unit hold each event until the client has
 // read the one before.
-func TestEventsArriveOneByOne(t *testing.T) {
+func TestReport3EventsArriveOneByOne(t *testing.T) {
 	read := make(chan struct{})
 	s := withUnit(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -97,62 +97,6 @@ func TestBatchIsOneFlush(t *testing.T) {
 	}
 }
 
-// TestOddStreams reads what providers send leniently, and sends one form.
-func TestOddStreams(t *testing.T) {
-	unit := &switched{}
-	s := withUnit(t, unit)
-	a, b, stop := chunk(0, "a", "null"), chunk(0, "é…🙂", "null"), chunk(0, "", `"stop"`)
-	want := event(a) + event(b) + event(stop) + event("[DONE]")
-	plain := want
-	spread := `{"id":"x",` + "\n" + ` "choices":[{"index":0,"text":"a","finish_reason":null}]}`
-	for _, tc := range []struct{ name, sent, want string }{
-		{"as it leaves", plain, want},
-		{"CRLF", strings.ReplaceAll(plain, "\n", "\r\n"), want},
-		{"CR", strings.ReplaceAll(plain, "\n", "\r"), want},
-		{"mixed line ends", "data: " + a + "\r\n\ndata: " + b + "\r\r\n" + event(stop) + event("[DONE]"), want},
-		{"no space", strings.ReplaceAll(plain, "data: ", "data:"), want},
-		{"byte order mark", "\xef\xbb\xbf" + plain, want},
-		{"byte order mark and comment", "\xef\xbb\xbf: hello\n\n" + plain, want},
-		{"keep-alives", ": keep-alive\n\n" + event(a) + ":\n\n: ping\r\n\r\n" + event(b) + ": x\n" + event(stop) + event("[DONE]"), want},
-		{"other fields", "event: message\nid: 7\nretry: 10\ndata: " + a + "\n\n" + "id\nevent: x\n\nfoo: bar\ndata: " + b + "\nid: 8\n\n" + event(stop) + event("[DONE]"), want},
-		{"empty events", "\n\n\ndata:\n\ndata\n\n" + plain, want},
-		{"several data lines", "data: " + strings.ReplaceAll(spread, "\n", "\ndata: ") + "\n\n" + event(stop) + event("[DONE]"),
-			event(strings.ReplaceAll(spread, "\n", " ")) + event(stop) + event("[DONE]")},
-		{"no blank line behind the mark", strings.TrimSuffix(plain, "\n\n"), want},
-		{"no line end behind the last event", event(a) + event(b) + "data: " + stop, want},
-		{"no mark of the end", event(a) + event(b) + event(stop), want},
-		{"text with the finish reason", event(a) + event(chunk(0, "z", `"length"`)) + event("[DONE]"),
-			event(a) + event(chunk(0, "z", `"length"`)) + event("[DONE]")},
-		{"nothing but a finish reason", event(stop) + event("[DONE]"), event(stop) + event("[DONE]")},
-		{"more behind the mark", plain + event(a), want},
-		{"spaces around the mark", event(a) + event(b) + event(stop) + "data:   [DONE] \n\n", want},
-	} {
-		for how, parts := range map[string][]string{"whole": {tc.sent}, "byte by byte": singleBytes(tc.sent)} {
-			t.Run(tc.name+", "+how, func(t *testing.T) {
-				s.in(t)
-				unit.is(says(parts...))
-				if got := s.post("/v1/completions", prompt); got.err != nil || got.body != tc.want {
-					t.Errorf("got %q, %v\nwant %q", got.body, got.err, tc.want)
-				}
-			})
-		}
-	}
-	s.settled()
-	s.quiet()
-	if all := s.metric("ghostline_requests_total"); all == 0 || all != s.metric("ghostline_requests_total", "outcome", "ok") {
-		t.Errorf("not all of %v requests are counted as ok", all)
-	}
-}
-
-// singleBytes splits inside runes too, as reads do.
-func singleBytes(text string) []string {
-	var parts []string
-	for _, b := range []byte(text) {
-		parts = append(parts, string([]byte{b}))
-	}
-	return parts
-}
-
 // TestUsageIsMeteredAndPassedIfAsked also covers the other chunks that have no
 // choices, such as a content filter's.
 func TestUsageIsMeteredAndPassedIfAsked(t *testing.T) {
@@ -197,40 +141,6 @@ func TestUsageOfTheModelServer(t *testing.T) {
 	if got, want := s.metric("ghostline_tokens_total", "kind", "completion"), float64(s.model.Stats().Tokens); got != want {
 		t.Errorf("metered %v completion tokens, the model generated %v", got, want)
 	}
-}
-
-// TestChoicesKeepTheirIndices has several choices come in turn.
-func TestChoicesKeepTheirIndices(t *testing.T) {
-	s := start(t, setup{})
-	texts, ends := map[int64]string{}, map[int64]string{}
-	got := s.post("/v1/completions", `{"n":3,"temperature":1,"seed":3,`+prompt[1:])
-	s.wantWhole(got)
-	for _, e := range got.events() {
-		for _, c := range gjson.Get(e, "choices").Array() {
-			texts[c.Get("index").Int()] += c.Get("text").String()
-			ends[c.Get("index").Int()] += c.Get("finish_reason").String()
-		}
-	}
-	if indices := slices.Sorted(maps.Keys(texts)); !slices.Equal(indices, []int64{0, 1, 2}) {
-		t.Fatalf("indices %v, want 0, 1 and 2", indices)
-	}
-	unary := s.post("/v1/completions", `{"n":3,"temperature":1,"seed":3,`+unaryPrompt[1:])
-	for i, c := range gjson.Get(unary.body, "choices").Array() {
-		index := c.Get("index").Int()
-		if index != int64(i) || c.Get("text").String() != texts[index] || c.Get("finish_reason").String() != ends[index] {
-			t.Errorf("choice %d is %s; streamed it was %q and ended by %q", i, c.Raw, texts[index], ends[index])
-		}
-	}
-}
-
-// TestOneUnfinishedChoiceIsNoEnd has the mark of the end come too early.
-func TestOneUnfinishedChoiceIsNoEnd(t *testing.T) {
-	s := withUnit(t, says(event(chunk(0, "a", "null"))+event(chunk(1, "b", "null"))+event(chunk(0, "", `"stop"`))+event("[DONE]")))
-	got := s.post("/v1/completions", `{"n":2,`+prompt[1:])
-	if got.err == nil || strings.Contains(got.body, "[DONE]") {
-		t.Errorf("got %q, %v; want a broken stream, since choice 1 did not end", got.body, got.err)
-	}
-	s.outcomes("upstream_error", 1)
 }
 
 // TestUnknownFieldsAreKept in both directions, byte for byte.

@@ -26,16 +26,21 @@ demo: build ## Show the whole on this machine: log in, stream, type, cancel; end
 
 .PHONY: clean
 clean: ## Remove what the other targets made
-	rm -rf bin
+	rm -rf bin test/interop/clients/node_modules
 
 ##@ Test
 
 .PHONY: test
 test: test-unit ## Run every test that needs only Go
 
+# Of a package's 30 minutes test/feature needs most, on a slow machine.
 .PHONY: test-unit
 test-unit: ## Run the tests beside the code, with the race detector where a C compiler is found
-	@sh hack/test-unit.sh
+	@sh hack/go-test.sh -timeout 30m ./...
+
+.PHONY: test-interop
+test-interop: ## Test between real clients and a real engine, which it installs; needs root, npm
+	@sh hack/test-interop.sh
 
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for FUZZTIME (30s)

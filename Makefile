@@ -26,7 +26,7 @@ demo: build ## Show the whole on this machine: log in, stream, type, cancel; end
 
 .PHONY: clean
 clean: ## Remove what the other targets made
-	rm -rf bin test/interop/clients/node_modules
+	rm -rf bin
 
 ##@ Test
 

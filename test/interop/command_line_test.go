@@ -35,7 +35,7 @@ func TestCommandLine(t *testing.T) {
 		t.Run(program.name, func(t *testing.T) {
 			path, err := exec.LookPath(program.name)
 			if err != nil {
-				installed(t, "GHOSTLINE_LLAMA_SERVER") // make test-interop installs it
+				installed(t, engineVariable) // make test-interop installs it
 				t.Fatal(err)
 			}
 			e := startEngine(t, "-np", "1", "-c", "32768")

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -19,7 +20,7 @@ const document = "file:///work/add.go"
 func (s *stack) copilot() *languageServer {
 	s.t.Helper()
 	home := s.t.TempDir()
-	cmd := exec.Command(installed(s.t, "GHOSTLINE_COPILOT"), "--stdio")
+	cmd := exec.Command(filepath.Join(installed(s.t, clientsVariable), "node_modules/@github/copilot-language-server-linux-x64/copilot-language-server"), "--stdio")
 	cmd.Env = append(os.Environ(), "HOME="+home, "XDG_CONFIG_HOME="+home, "NODE_EXTRA_CA_CERTS="+s.files.CA(),
 		"GH_COPILOT_TOKEN="+s.files.OAuthToken, "GH_COPILOT_API_URL="+s.files.IssuerURL()+"/", "GH_COPILOT_SERVER_URL="+s.files.IssuerURL()+"/")
 	l := startLanguageServer(s.t, cmd)

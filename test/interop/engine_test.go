@@ -28,7 +28,7 @@ type engine struct {
 // startEngine runs llama.cpp's server on a model that is trained on this package.
 func startEngine(t *testing.T, flags ...string) *engine {
 	t.Helper()
-	program := installed(t, "GHOSTLINE_LLAMA_SERVER")
+	program := installed(t, engineVariable)
 	text, err := os.ReadFile("harness_test.go")
 	check(t, err)
 	model := filepath.Join(t.TempDir(), "tiny.gguf")

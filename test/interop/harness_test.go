@@ -30,8 +30,11 @@ import (
 // patience is how long a test waits for what must happen.
 const patience = 30 * time.Second
 
-// installed is the value of a variable that hack/test-interop.sh sets: where it has put
-// what a test needs.
+// The variables that hack/test-interop.sh sets: llama.cpp's server, and the folder of
+// what npm has installed.
+const engineVariable, clientsVariable = "GHOSTLINE_LLAMA_SERVER", "GHOSTLINE_CLIENTS"
+
+// installed is where that script has put what a test needs.
 func installed(t *testing.T, variable string) string {
 	t.Helper()
 	path := os.Getenv(variable)

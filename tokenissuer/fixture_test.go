@@ -116,16 +116,16 @@ func askCopilot(authorization ...string) *http.Request {
 // provider is an identity provider whose answer a test decides.
 type provider struct {
 	name     string
-	identify func(ctx context.Context, credential string) (identity.Identity, error)
+	identify func(ctx context.Context, credential identity.Credential) (identity.Identity, error)
 }
 
 func (p provider) Name() string { return p.name }
-func (p provider) Identify(ctx context.Context, credential string) (identity.Identity, error) {
+func (p provider) Identify(ctx context.Context, credential identity.Credential) (identity.Identity, error) {
 	return p.identify(ctx, credential)
 }
 
 func answering(name string, who identity.Identity, err error) provider {
-	return provider{name, func(context.Context, string) (identity.Identity, error) { return who, err }}
+	return provider{name, func(context.Context, identity.Credential) (identity.Identity, error) { return who, err }}
 }
 
 func wantAnswer(t *testing.T, answer *httptest.ResponseRecorder, status int, cache, contentType string) {

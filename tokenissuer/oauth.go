@@ -8,6 +8,8 @@ import (
 	"net/url"
 	"os"
 	"time"
+
+	"github.com/ghostline-dev/ghostline/tokenissuer/identity"
 )
 
 // Names of RFC 8693.
@@ -15,6 +17,13 @@ const (
 	grantTokenExchange = "urn:ietf:params:oauth:grant-type:token-exchange"
 	typeAccessToken    = "urn:ietf:params:oauth:token-type:access_token"
 )
+
+// subjectTypes are the types of credentials that are taken (RFC 8693 section 3).
+var subjectTypes = map[string]identity.CredentialType{
+	typeAccessToken: identity.AccessToken,
+	"urn:ietf:params:oauth:token-type:id_token": identity.IDToken,
+	"urn:ietf:params:oauth:token-type:jwt":      identity.JWT,
+}
 
 const (
 	// maxFormBytes is well above the longest access or id token in use.
@@ -41,7 +50,7 @@ type oauthGrant struct {
 func (s *server) grantOAuth(w http.ResponseWriter, d decision) {
 	writeJSON(w, http.StatusOK, oauthGrant{
 		AccessToken: d.token, IssuedTokenType: typeAccessToken, TokenType: "Bearer",
-		ExpiresIn: seconds(s.config.tokenLife()), RefreshIn: seconds(d.refresh), ExpiresAt: d.claims.Expires.Unix(),
+		ExpiresIn: seconds(d.life), RefreshIn: seconds(d.refresh), ExpiresAt: d.claims.Expires.Unix(),
 	})
 }
 
@@ -121,8 +130,8 @@ func parseExchange(values url.Values) (ask, *refusal) {
 	switch {
 	case values.Get("subject_token") == "":
 		return ask{}, badRequest("invalid_request", "subject_token is missing")
-	case values.Get("subject_token_type") != typeAccessToken:
-		return ask{}, badRequest("invalid_request", "subject_token_type must be "+typeAccessToken)
+	case subjectTypes[values.Get("subject_token_type")] == "":
+		return ask{}, badRequest("invalid_request", "subject_token_type must be "+typeAccessToken+", or that of an id_token or a jwt")
 	case requested != "" && requested != typeAccessToken:
 		return ask{}, badRequest("invalid_request", "requested_token_type must be "+typeAccessToken+" or left out")
 	case values.Get("actor_token") != "" || values.Get("actor_token_type") != "":
@@ -132,7 +141,10 @@ func parseExchange(values url.Values) (ask, *refusal) {
 	case values.Get("scope") != "":
 		return ask{}, badRequest("invalid_scope", "tokens of this issuer have no scope; leave scope out")
 	}
-	return ask{credential: values.Get("subject_token"), audience: values.Get("audience")}, nil
+	return ask{
+		credential: identity.Credential{Value: values.Get("subject_token"), Type: subjectTypes[values.Get("subject_token_type")]},
+		audience:   values.Get("audience"),
+	}, nil
 }
 
 // checkRepeats refuses what comes twice (RFC 6749 section 3.2). RFC 8693 lets

@@ -80,8 +80,7 @@ func newServer(o Options) (*server, error) {
 	}
 	s := &server{config: o.Config, log: o.Log, now: time.Now}
 	for _, p := range o.Config.IdentityProviders {
-		// Static is the only type that Validate lets through.
-		provider, err := identity.LoadStatic(p.Name, p.Static.File, o.Log)
+		provider, err := newProvider(p, o.Log)
 		if err != nil {
 			return nil, fmt.Errorf("identity provider %s: %w", p.Name, err)
 		}

@@ -12,10 +12,28 @@ import (
 // about the credential and so must never be read as a denial.
 var ErrUnknownCredential = errors.New("the identity provider does not know the credential")
 
-// Identity is who a credential stands for, and what they may use.
+// CredentialType is what a client says that its credential is (RFC 8693 section 3).
+type CredentialType string
+
+// The types of credentials.
+const (
+	AccessToken CredentialType = "access_token" // of OAuth, opaque or a JWT
+	IDToken     CredentialType = "id_token"     // of OpenID Connect
+	JWT         CredentialType = "jwt"
+)
+
+// Credential is what a user shows for themselves.
+type Credential struct {
+	// Value is a secret: no log, error, metric or label may have it.
+	Value string
+	Type  CredentialType
+}
+
+// Identity is who a credential stands for, and what is known of them.
 type Identity struct {
 	// Subject is the user's opaque id, unique at the issuer and never an e-mail
-	// address.
+	// address. A provider's users are told apart from another's by its name in
+	// front, as in github:583231; those of a static list are as they stand there.
 	Subject string
 	// ClientID is the OAuth application that the credential was given to.
 	ClientID string
@@ -23,6 +41,12 @@ type Identity struct {
 	Models []string
 	// Tier is the subject's plan; may be "".
 	Tier string
+
+	// Organizations and Teams are those that the subject is known to be in, a team
+	// as ORGANIZATION/TEAM, in lower case. Claims are what else the provider says of
+	// them. Entitlements may ask for each.
+	Organizations, Teams []string
+	Claims               map[string][]string
 }
 
 // Provider knows credentials.
@@ -30,6 +54,27 @@ type Provider interface {
 	// Name is the provider's name in configuration, metrics and audit lines.
 	Name() string
 	// Identify returns the identity behind a credential. Its error is
-	// ErrUnknownCredential or an outage, and never contains the credential.
-	Identify(ctx context.Context, credential string) (Identity, error)
+	// ErrUnknownCredential or an outage, and never contains the credential. One that
+	// cannot be of this provider, by its type or its form, is unknown without asking.
+	Identify(ctx context.Context, credential Credential) (Identity, error)
+}
+
+// Login is how a person gets a credential of a provider: OAuth's device flow (RFC 8628),
+// by a client that is public (RFC 6749 section 2.1).
+type Login struct {
+	// ClientID is the OAuth application that people log in to.
+	ClientID string
+	Scope    string
+	// DeviceEndpoint and TokenEndpoint are the provider's, whole URLs.
+	DeviceEndpoint, TokenEndpoint string
+	// Type is the type of the credential that comes of it.
+	Type CredentialType
+}
+
+// LoginProvider is a Provider at which people log in.
+type LoginProvider interface {
+	Provider
+	// Login is false if the provider's configuration has none, or nothing is known of
+	// it yet. It does not wait.
+	Login() (Login, bool)
 }

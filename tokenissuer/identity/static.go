@@ -73,9 +73,9 @@ func LoadStatic(name, path string, log *slog.Logger) (*Static, error) {
 // Name is the provider's name.
 func (s *Static) Name() string { return s.name }
 
-// Identify looks the credential up. It is never out of order.
-func (s *Static) Identify(_ context.Context, credential string) (Identity, error) {
-	identity, ok := s.known[sha256.Sum256([]byte(credential))]
+// Identify looks the credential up, whatever its type. It is never out of order.
+func (s *Static) Identify(_ context.Context, credential Credential) (Identity, error) {
+	identity, ok := s.known[sha256.Sum256([]byte(credential.Value))]
 	if !ok {
 		return Identity{}, ErrUnknownCredential
 	}

@@ -43,7 +43,7 @@ tokens:
 		"plain-one": {Subject: "u-2", ClientID: "ci", Models: []string{}},
 		"world":     {Subject: "u-3", ClientID: "editor"},
 	} {
-		got, err := static.Identify(t.Context(), credential)
+		got, err := static.Identify(t.Context(), Credential{Value: credential, Type: AccessToken})
 		if err != nil {
 			t.Errorf("%s: %v", credential, err)
 		}
@@ -52,7 +52,7 @@ tokens:
 		}
 	}
 	for _, unknown := range []string{"", "Hello", "hello ", helloSHA256, strings.Repeat("x", 1<<20)} {
-		if got, err := static.Identify(t.Context(), unknown); !errors.Is(err, ErrUnknownCredential) {
+		if got, err := static.Identify(t.Context(), Credential{Value: unknown, Type: AccessToken}); !errors.Is(err, ErrUnknownCredential) {
 			t.Errorf("an unknown credential gives %+v, %v", got, err)
 		}
 	}

@@ -27,18 +27,19 @@ func dialectOf(t testing.TB, u config.Unit) Dialect {
 }
 
 var (
-	qwen      = &config.FillInTheMiddle{Template: "Qwen"}
-	azure     = config.Unit{Provider: config.ProviderAzureOpenAI, URL: "https://a/openai/deployments/code/completions?api-version=2024-10-21"}
-	azureOld  = config.Unit{Provider: config.ProviderAzureOpenAI, URL: "https://a/openai/deployments/code/completions?api-version=2024-02-01"}
-	azureV1   = config.Unit{Provider: config.ProviderAzureOpenAI, URL: "https://a/openai/v1/completions"}
-	vllm      = config.Unit{Provider: config.ProviderVLLM, FillInTheMiddle: qwen}
-	infill    = config.Unit{Provider: config.ProviderLlamaCpp}
-	llama     = config.Unit{Provider: config.ProviderLlamaCpp, API: config.APICompletions, FillInTheMiddle: qwen}
-	generate  = config.Unit{Provider: config.ProviderOllama}
-	generateT = config.Unit{Provider: config.ProviderOllama, FillInTheMiddle: qwen}
-	ollama    = config.Unit{Provider: config.ProviderOllama, API: config.APICompletions}
-	codestral = config.Unit{Provider: config.ProviderMistral}
-	deepSeek  = config.Unit{Provider: config.ProviderDeepSeek}
+	qwen       = &config.FillInTheMiddle{Template: "Qwen"}
+	azure      = config.Unit{Provider: config.ProviderAzureOpenAI, URL: "https://a/openai/deployments/code/completions?api-version=2024-10-21"}
+	azureOld   = config.Unit{Provider: config.ProviderAzureOpenAI, URL: "https://a/openai/deployments/code/completions?api-version=2024-02-01"}
+	azureV1    = config.Unit{Provider: config.ProviderAzureOpenAI, URL: "https://a/openai/v1/completions"}
+	vllm       = config.Unit{Provider: config.ProviderVLLM, FillInTheMiddle: qwen}
+	infill     = config.Unit{Provider: config.ProviderLlamaCpp}
+	llama      = config.Unit{Provider: config.ProviderLlamaCpp, API: config.APICompletions, FillInTheMiddle: qwen}
+	llamaBound = config.Unit{Provider: config.ProviderLlamaCpp, API: config.APICompletions, FillInTheMiddle: qwen, MaxTokens: 64}
+	generate   = config.Unit{Provider: config.ProviderOllama}
+	generateT  = config.Unit{Provider: config.ProviderOllama, FillInTheMiddle: qwen}
+	ollama     = config.Unit{Provider: config.ProviderOllama, API: config.APICompletions}
+	codestral  = config.Unit{Provider: config.ProviderMistral}
+	deepSeek   = config.Unit{Provider: config.ProviderDeepSeek}
 )
 
 // copilot is what a Copilot client sends, the prompt and the suffix aside.
@@ -77,6 +78,14 @@ func TestDialectRequests(t *testing.T) {
 			`{"input_prefix":"a","input_suffix":"","model":"m","cache_prompt":false,"input_extra":[1],"extra":{"context":["x"]},"top_k":5}`},
 		"llama.cpp, infill, a bound for what has none": {config.Unit{Provider: config.ProviderLlamaCpp, MaxTokens: 64}, `{"prompt":"a","max_tokens":null}`,
 			`{"input_prefix":"a","input_suffix":"","model":"m","n_predict":64,"cache_prompt":true}`},
+		"llama.cpp, infill, its own bound": {config.Unit{Provider: config.ProviderLlamaCpp, MaxTokens: 64}, `{"prompt":"a","n_predict":9,"cache_prompt":true}`,
+			`{"input_prefix":"a","input_suffix":"","model":"m","n_predict":9,"cache_prompt":true}`},
+		"llama.cpp, infill, no bound of its own": {config.Unit{Provider: config.ProviderLlamaCpp, MaxTokens: 64}, `{"prompt":"a","max_completion_tokens":-1,"cache_prompt":true}`,
+			`{"input_prefix":"a","input_suffix":"","model":"m","n_predict":64,"cache_prompt":true}`},
+		"llama.cpp, its own bound beside OpenAI's": {llamaBound, `{"prompt":"a","max_tokens":9,"n_predict":-1,"max_completion_tokens":500}`, `{"model":"m","prompt":"a","max_tokens":9}`},
+		"llama.cpp, its own bound alone":           {llamaBound, `{"prompt":"a","n_predict":-1}`, `{"model":"m","max_tokens":64,"prompt":"a"}`},
+		"llama.cpp, its own bound, lower":          {llamaBound, `{"prompt":"a","max_tokens":null,"n_predict":7}`, `{"model":"m","max_tokens":7,"prompt":"a"}`},
+		"llama.cpp, both too large":                {llamaBound, `{"prompt":"a","max_tokens":900,"n_predict":700}`, `{"model":"m","max_tokens":64,"prompt":"a"}`},
 		"llama.cpp": {llama, `{"prompt":"a","suffix":"z","best_of":1,"echo":false,"n":2,"stream":true}`,
 			`{"model":"m","prompt":"<|fim_prefix|>a<|fim_suffix|>z<|fim_middle|>",` + usage + `"n":2,"stream":true}`},
 		"Ollama, generate": {generate, both,
@@ -85,6 +94,10 @@ func TestDialectRequests(t *testing.T) {
 			`{"model":"m","prompt":"a","options":{"stop":["\n"],"seed":7,"num_ctx":9},"stream":false,"raw":true,"keep_alive":"5m"}`},
 		"Ollama, generate, a template": {generateT, `{"prompt":"a","suffix":"z","stream":true,"temperature":null}`,
 			`{"model":"m","prompt":"<|fim_prefix|>a<|fim_suffix|>z<|fim_middle|>","options":{},"stream":true,"raw":true}`},
+		"Ollama, generate, its own bound": {config.Unit{Provider: config.ProviderOllama, MaxTokens: 64}, `{"prompt":"a","options":{"num_predict":9}}`,
+			`{"model":"m","prompt":"a","options":{"num_predict":9},"stream":false,"raw":true}`},
+		"Ollama, generate, in other letter case": {config.Unit{Provider: config.ProviderOllama, MaxTokens: 64}, `{"prompt":"a","Options":{"num_predict":-1},"RAW":false,"\u006fptionS":{}}`,
+			`{"model":"m","prompt":"a","options":{"num_predict":64},"stream":false,"raw":true}`},
 		"Ollama": {ollama, `{"prompt":["a"],"suffix":"z","n":1,"stream":true}`, `{"model":"m","prompt":"a",` + usage + `"suffix":"z","stream":true}`},
 		"Mistral": {codestral, `{"prompt":"a","suffix":"z","seed":7,"min_tokens":1,"stream_options":{},"logprobs":2,"user":"u",` + copilot + `}`,
 			`{"model":"m","random_seed":7,"prompt":"a","suffix":"z","min_tokens":1,"max_tokens":500,"temperature":0.1,"top_p":1,"stop":["\n"],"stream":true}`},

@@ -25,6 +25,36 @@ func newLlamaCpp(u config.Unit) Dialect {
 // llamaCompletions speaks llama.cpp's POST /v1/completions.
 type llamaCompletions struct{ completions }
 
+// Request has max_tokens say how long the answer may be. The server's own fields would
+// count before it, and get round its bounds.
+func (l *llamaCompletions) Request(r Request) (Outbound, error) {
+	e, err := l.edit(r)
+	if err != nil {
+		return Outbound{}, err
+	}
+	if own := llamaTokens(r.Body); own != nil {
+		e.leaveOut(llamaTokenFields...)
+		if gjson.ParseBytes(jsonedit.Value(r.Body, "max_tokens")).Type != gjson.Number {
+			e.set = append(e.set, jsonedit.Member{Name: "max_tokens", Value: tokens(nil, own, l.maxTokens)})
+		}
+	}
+	return Outbound{Body: e.apply(r.Body), Headers: bearer(r.Credential)}, nil
+}
+
+// llamaTokenFields are llama.cpp's own names for max_tokens, in the order in which they
+// count.
+var llamaTokenFields = []string{"n_predict", "max_completion_tokens"}
+
+// llamaTokens is the raw number in the first of these fields that has one; nil if none has.
+func llamaTokens(body []byte) []byte {
+	for _, name := range llamaTokenFields {
+		if own := jsonedit.Value(body, name); gjson.ParseBytes(own).Type == gjson.Number {
+			return own
+		}
+	}
+	return nil
+}
+
 // Event bears two peculiarities: the stream for several prompts begins with null, and
 // each choice of several tells its own usage.
 func (l *llamaCompletions) Event(head *Head, data []byte) (Event, error) {
@@ -53,9 +83,9 @@ func (l *llamaInfill) Request(r Request) (Outbound, error) {
 			jsonedit.Set("model", r.Model),
 		},
 		// The field prompt would stand behind the mark of the middle.
-		drop: []string{"prompt", "suffix", "max_tokens", "best_of", "echo", "stream_options"},
+		drop: []string{"prompt", "suffix", "max_tokens", "max_completion_tokens", "best_of", "echo", "stream_options"},
 	}
-	if most := tokens(r.Body, l.maxTokens); most != "" {
+	if most := tokens(r.Body, llamaTokens(r.Body), l.maxTokens); most != "" {
 		e.set = append(e.set, jsonedit.Member{Name: "n_predict", Value: most})
 	}
 	if extra := inputExtra(r.Body); extra != "" {
@@ -76,19 +106,26 @@ func textOf(body []byte, name string) string {
 	return `""`
 }
 
-// tokens is the request's max_tokens, at most most, as a number in JSON. Providers
-// without a default of their own go on for ever, so most holds for a request that does
-// not say too. It is empty if neither does.
-func tokens(body []byte, most int) string {
+// tokens is the request's max_tokens, or what it has in the provider's own field in its
+// place, at most most, as a number in JSON. Providers without a default of their own go on
+// for ever (as they do for a number below 0), so most holds for a request that does not say
+// too. It is empty if neither does.
+func tokens(body, own []byte, most int) string {
 	asked := gjson.ParseBytes(jsonedit.Value(body, "max_tokens"))
+	if asked.Type != gjson.Number {
+		asked = gjson.ParseBytes(own)
+	}
 	switch {
-	case asked.Type == gjson.Number && (most == 0 || asked.Num <= float64(most)):
+	case asked.Type == gjson.Number && (most == 0 || 0 <= asked.Num && asked.Num <= float64(most)):
 		return asked.Raw
 	case most > 0:
 		return strconv.Itoa(most)
 	}
 	return ""
 }
+
+// listOf is a list of one raw value.
+func listOf(value []byte) string { return "[" + string(value) + "]" }
 
 // inputExtra is what Copilot's clients send of other files, in the field
 // extra.context, as /infill takes it.

@@ -5,6 +5,7 @@ import (
 	"net/textproto"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/ghostline-dev/ghostline/internal/jsonedit"
@@ -77,7 +78,21 @@ func (o *ollamaGenerate) Request(r Request) (Outbound, error) {
 		// Else Ollama puts the text to be continued into a chat's turn.
 		e.set = append(e.set, jsonedit.Member{Name: "raw", Value: "true"})
 	}
+	e.leaveOut(otherCase(r.Body, e.set)...)
 	return Outbound{Body: e.apply(r.Body), Headers: bearer(r.Credential)}, nil
+}
+
+// otherCase are the names in the body that are those of set in other letter case. Ollama
+// reads either, so that Options would get round what options says.
+func otherCase(body []byte, set []jsonedit.Member) (names []string) {
+	for name := range jsonedit.Members(body) {
+		if slices.ContainsFunc(set, func(m jsonedit.Member) bool {
+			return m.Name != string(name) && strings.EqualFold(m.Name, string(name))
+		}) {
+			names = append(names, string(name))
+		}
+	}
+	return names
 }
 
 // errEmptyPrompt: Ollama takes a request without a prompt for one to load the model.
@@ -96,11 +111,11 @@ func (o *ollamaGenerate) options(body []byte) string {
 			continue
 		}
 		if string(name) == "stop" && value[0] == '"' { // only a list will do
-			value = []byte("[" + string(value) + "]")
+			value = []byte(listOf(value))
 		}
 		set = append(set, jsonedit.Member{Name: string(name), Value: string(value)})
 	}
-	if most := tokens(body, o.maxTokens); most != "" {
+	if most := tokens(body, jsonedit.Value(options, "num_predict"), o.maxTokens); most != "" {
 		set = append(set, jsonedit.Member{Name: "num_predict", Value: most})
 	}
 	return string(jsonedit.Apply(options, set))

@@ -78,6 +78,8 @@ func TestDialectRequests(t *testing.T) {
 			`{"input_prefix":"a","input_suffix":"","model":"m","cache_prompt":false,"input_extra":[1],"extra":{"context":["x"]},"top_k":5}`},
 		"llama.cpp, infill, a bound for what has none": {config.Unit{Provider: config.ProviderLlamaCpp, MaxTokens: 64}, `{"prompt":"a","max_tokens":null}`,
 			`{"input_prefix":"a","input_suffix":"","model":"m","n_predict":64,"cache_prompt":true}`},
+		"llama.cpp, infill, a stop text": {infill, `{"prompt":"a","stop":"\n"}`,
+			`{"input_prefix":"a","input_suffix":"","model":"m","stop":["\n"],"cache_prompt":true}`},
 		"llama.cpp, infill, its own bound": {config.Unit{Provider: config.ProviderLlamaCpp, MaxTokens: 64}, `{"prompt":"a","n_predict":9,"cache_prompt":true}`,
 			`{"input_prefix":"a","input_suffix":"","model":"m","n_predict":9,"cache_prompt":true}`},
 		"llama.cpp, infill, no bound of its own": {config.Unit{Provider: config.ProviderLlamaCpp, MaxTokens: 64}, `{"prompt":"a","max_completion_tokens":-1,"cache_prompt":true}`,

@@ -88,6 +88,9 @@ func (l *llamaInfill) Request(r Request) (Outbound, error) {
 	if most := tokens(r.Body, llamaTokens(r.Body), l.maxTokens); most != "" {
 		e.set = append(e.set, jsonedit.Member{Name: "n_predict", Value: most})
 	}
+	if stop := jsonedit.Value(r.Body, "stop"); hasText(stop) { // which /infill passes over
+		e.set = append(e.set, jsonedit.Member{Name: "stop", Value: listOf(stop)})
+	}
 	if extra := inputExtra(r.Body); extra != "" {
 		e.set = append(e.set, jsonedit.Member{Name: "input_extra", Value: extra})
 	}

@@ -176,7 +176,7 @@ func appendAccess(buf []byte, x *exchange, e *clientError, result outcome, now t
 	if x.served != nil {
 		a.text("unit", x.served.Name)
 	}
-	a.number("tries", int64(len(x.tried)))
+	a.number("tries", int64(x.tries()))
 	a.mutations(x.mutated.met)
 	if x.claims != nil {
 		a.text("subject", x.claims.Subject)

@@ -60,6 +60,7 @@ type exchange struct {
 	size     upstream.Size // of the body
 	variant  *variant      // wanted, or the fallback whose unit is tried
 	tried    []*unit
+	unable   []*unit     // those of tried whose providers cannot do it: they were not asked
 	unit     *unit       // whose capacity the request holds
 	onTrial  bool        // of the unit, which was ejected
 	giveUp   func() bool // see clock.giveUp

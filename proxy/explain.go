@@ -196,7 +196,7 @@ func (p *proxy) explain(x *exchange, out *Explanation) error {
 		return err
 	}
 	out.Units = explainUnits(order)
-	for _, u := range order[:min(len(order), maxTries)] {
+	for _, u := range order {
 		x.unit, x.variant = u, u.variant
 		x.tried = append(x.tried, u)
 		if err = p.prepare(x); err == nil {

@@ -29,7 +29,7 @@ func TestLabelValuesAreDocumented(t *testing.T) {
 		{"ghostline_client_requests_total", "action", []any{actionAllow, actionWarn, actionUpgrade, actionWarnDryRun, actionUpgradeDryRun}},
 		{"ghostline_auth_total", "result", []any{authOK, authMissing, authInvalid, authExpired}},
 		{"ghostline_tokens_total", "kind", []any{tokensPrompt, tokensCompletion, tokensUnmetered}},
-		{"ghostline_spill_total", "reason", []any{spillFull, spillCooling, spillEjected, spillUnreachable, spillSlow, spillRefused, spillFailed}},
+		{"ghostline_spill_total", "reason", []any{spillFull, spillCooling, spillEjected, spillUnreachable, spillSlow, spillRefused, spillFailed, spillUnable}},
 	} {
 		_, section, _ := strings.Cut(string(data), "\n### `"+tc.metric+"`\n")
 		section, _, _ = strings.Cut(section, "\n### ")

@@ -78,7 +78,7 @@ func (p *proxy) logFailure(x *exchange, result outcome, err error) {
 	}
 	p.log.Log(context.Background(), level, "request failed", "request_id", x.id, "outcome", string(result), "phase", string(x.phase),
 		"model", x.modelName(), "variant", x.variantName(), "unit", x.unitName(),
-		"client", x.client.name, "client_version", x.client.version, "tries", len(x.tried), "error", err.Error())
+		"client", x.client.name, "client_version", x.client.version, "tries", x.tries(), "error", err.Error())
 }
 
 // The names that an exchange goes by in metrics and logs: configured names

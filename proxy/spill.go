@@ -25,6 +25,7 @@ const (
 	spillSlow        spillReason = "slow"
 	spillRefused     spillReason = "refused" // it was asked and did no work
 	spillFailed      spillReason = "failed"  // it was asked and failed
+	spillUnable      spillReason = "unable"  // its provider cannot do what was asked for
 )
 
 // spilled finds out what was passed over for u, a unit of v. Preferred to all
@@ -47,6 +48,8 @@ func (p *proxy) whyNot(x *exchange, u *unit, now time.Time) spillReason {
 	switch {
 	case slices.Contains(x.refused, u):
 		return spillRefused
+	case slices.Contains(x.unable, u):
+		return spillUnable
 	case slices.Contains(x.tried, u):
 		return spillFailed
 	}

@@ -31,6 +31,12 @@ func TestSpillReasons(t *testing.T) {
 		{spillSlow, func(_ *proxy, _ *snapshot, _ *exchange, u *unit) { u.endpoint.slow.Store(1) }},
 		{spillRefused, func(p *proxy, _ *snapshot, x *exchange, _ *unit) { try(p, x, unitRefused(errors.New("full"))) }},
 		{spillFailed, func(p *proxy, _ *snapshot, x *exchange, _ *unit) { try(p, x, upstreamFailed(errors.New("gone"))) }},
+		{spillUnable, func(p *proxy, _ *snapshot, x *exchange, u *unit) {
+			if p.pickUnit(x) == nil {
+				x.unable = append(x.unable, u)
+				x.leaveUnit()
+			}
+		}},
 	} {
 		s := testUnits(
 			config.Unit{Name: "next", Region: "here", Serves: "m/next"},

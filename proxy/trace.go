@@ -127,7 +127,7 @@ func (p *proxy) traceTry(x *exchange) {
 		attribute.String("ghostline.unit", u.Name),
 		attribute.String("ghostline.region", u.Region),
 		attribute.String("ghostline.variant", x.variant.Name),
-		attribute.Int("ghostline.try", len(x.tried)),
+		attribute.Int("ghostline.try", x.tries()),
 	)
 	if port != 0 {
 		attributes = append(attributes, semconv.ServerPort(port))
@@ -178,7 +178,7 @@ func (x *exchange) traceRecorded(result outcome, e *clientError, now time.Time) 
 		return
 	}
 	attributes := append(x.usageAttributes(), attribute.String("ghostline.outcome", string(result)), attribute.String("ghostline.request_id", x.id),
-		attribute.Int("ghostline.tries", len(x.tried)))
+		attribute.Int("ghostline.tries", x.tries()))
 	if status := statusOf(x, e); status != 0 {
 		attributes = append(attributes, semconv.HTTPResponseStatusCode(status))
 	}

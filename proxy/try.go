@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
+	"github.com/ghostline-dev/ghostline/proxy/provider"
 	"github.com/ghostline-dev/ghostline/proxy/upstream"
 )
 
@@ -23,20 +25,18 @@ func (p *proxy) try(ctx context.Context, x *exchange) (*answer, error) {
 	x.size = upstream.SizeOf(len(x.body))
 	x.giveUp = func() bool { return p.mayGiveUp(x) }
 	p.retries.request(time.Now())
-	var failure error
-	for range maxTries {
+	var failure, cannot error
+	for x.tries() < maxTries {
 		if ctx.Err() != nil {
 			return nil, gone(ctx)
 		}
 		if err := p.pickUnit(x); err != nil {
-			if failure != nil {
-				return nil, failure // tells more than that nobody is left
-			}
-			return nil, err
+			return nil, x.noneLeft(err, failure, cannot)
 		}
 		if err := p.prepare(x); err != nil {
+			x.unable = append(x.unable, x.unit)
 			x.leaveUnit()
-			failure = err // unless another unit speaks a dialect that can say it
+			cannot = err // unless another unit speaks a dialect that can say it
 			continue
 		}
 		p.traceTry(x)
@@ -56,6 +56,39 @@ func (p *proxy) try(ctx context.Context, x *exchange) (*answer, error) {
 	return nil, failure
 }
 
+// noneLeft is the error of a request for which no unit is left: what the last one that
+// was asked failed with, which tells more than that; else that all cannot do it, unless
+// one can that is only busy now.
+func (x *exchange) noneLeft(none, failure, cannot error) error {
+	switch {
+	case failure != nil:
+		return failure
+	case cannot != nil && !x.couldBeDone():
+		return cannot
+	}
+	return none
+}
+
+// couldBeDone says whether a unit that was not picked could do the request, as the
+// mutations of the variant that was tried last have it.
+func (x *exchange) couldBeDone() bool {
+	request := provider.Request{Body: x.mutated.body, Stream: x.ask.stream}
+	for _, v := range x.mayServe() {
+		for _, u := range v.units {
+			if slices.Contains(x.tried, u) {
+				continue
+			}
+			if _, err := u.dialect.Request(request); err == nil {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// tries is how many units were asked.
+func (x *exchange) tries() int { return len(x.tried) - len(x.unable) }
+
 // gone is why nobody waits for the answer any more.
 func gone(ctx context.Context) error {
 	if errors.Is(context.Cause(ctx), errSuperseded) {
@@ -68,7 +101,7 @@ func gone(ctx context.Context) error {
 // asked if there is one.
 func (p *proxy) mayRetry(x *exchange, err error) bool {
 	e, ok := errors.AsType[*clientError](err)
-	if !ok || e.again == never || len(x.tried) == maxTries {
+	if !ok || e.again == never || x.tries() == maxTries {
 		return false
 	}
 	return e.again == always || p.hasOther(x, unreachable) && p.takeRetry()
@@ -85,7 +118,7 @@ func (p *proxy) takeRetry() bool {
 // that was left, is to be left for another one: it may hang for good. It runs
 // while the request waits.
 func (p *proxy) mayGiveUp(x *exchange) bool {
-	return len(x.tried) < maxTries && p.hasOther(x, slow) && p.takeRetry()
+	return x.tries() < maxTries && p.hasOther(x, slow) && p.takeRetry()
 }
 
 // logTry logs a try that failed, although another one may yet answer: a unit

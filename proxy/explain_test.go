@@ -35,7 +35,7 @@ mutations:
 - {name: vim, match: {clients: [{name: copilot.vim}]}, headers: [{op: Set, name: X-Team, value: vim}]}
 - {name: nobody, match: {subjectsPercent: 0}, body: [{op: Set, path: a, value: 1}]}
 - {name: elsewhere, match: {models: [one-answer]}, body: [{op: Set, path: a, value: 1}]}
-- {name: never, body: [{op: Max, path: prompt, value: 1}]}
+- {name: never, body: [{op: Set, path: w, value: text}, {op: Max, path: w, value: 1}]}
 - {name: idle, body: [{op: Max, path: max_tokens, value: 500}]}
 clients:
 - {match: {name: copilot.vim, versions: "<2"}, action: Warn, message: Update it., dryRun: true}
@@ -75,7 +75,7 @@ func TestExplain(t *testing.T) {
 	}
 	want := []ExplainedMutation{
 		{"bias", "applied", ""}, {"vim", "applied", ""}, {"nobody", "not_matched", "the subject is not in its share"},
-		{"elsewhere", "not_matched", "it is for other models or variants"}, {"never", "not_applicable", "prompt is no number"}, {"idle", "unchanged", ""},
+		{"elsewhere", "not_matched", "it is for other models or variants"}, {"never", "not_applicable", "w is no number"}, {"idle", "unchanged", ""},
 	}
 	if !slices.Equal(e.Mutations, want) {
 		t.Errorf("mutations %v", e.Mutations)

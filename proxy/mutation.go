@@ -119,13 +119,28 @@ func newBodyChange(cfg config.BodyChange) (c bodyChange, asks bool, err error) {
 		case !strings.EqualFold(f.name, name):
 		case f.name != name:
 			return c, false, fmt.Errorf("path: the field %q must be written %q", name, f.name)
-		case isField && (c.op == config.OpSet || c.op == config.OpDefault) && !f.take(new(ask), c.value):
+		case !isField:
+			return c, false, fmt.Errorf("path: the field %q must be %s, which has no fields within it", name, f.want)
+		case c.op == config.OpRemove && name == "prompt":
+			return c, false, fmt.Errorf("path: the field %q cannot be removed: there is no completion without it", name)
+		case !c.suits(f):
 			return c, false, fmt.Errorf("value: the field %q must be %s", name, f.want)
 		default:
 			asks = true
 		}
 	}
 	return c, asks, nil
+}
+
+// suits says whether a field that the proxy reads itself can be what the change makes it.
+func (c *bodyChange) suits(f field) bool {
+	switch c.op {
+	case config.OpRemove:
+		return true
+	case config.OpAppend:
+		return f.take(new(ask), jsonedit.Append([]byte("[]"), c.value))
+	}
+	return f.take(new(ask), c.value)
 }
 
 // apply returns the body, or a copy that is changed. An error says why the change

@@ -18,7 +18,7 @@ func TestExplainTellsWhatArrives(t *testing.T) {
 		mutate(c, "bias", config.MutationMatch{}, bodyChange("Set", "logit_bias.50256", "-100"))
 		mutate(c, "vim", config.MutationMatch{Clients: []config.ClientMatch{{Name: "copilot.vim", Versions: "<2"}}}, bodyChange("Max", "max_tokens", "3"))
 		mutate(c, "half", config.MutationMatch{SubjectsPercent: &half}, bodyChange("Set", "half", "true"))
-		mutate(c, "no", config.MutationMatch{}, bodyChange("Set", "prompt.x", "1"))
+		mutate(c, "no", config.MutationMatch{}, bodyChange("Set", "y", "1"), bodyChange("Set", "y.x", "1"))
 		c.Mutations = append(c.Mutations, config.Mutation{Name: "header", Headers: []config.HeaderChange{{Op: "Set", Name: "X-Team", Value: "a"}, {Op: "Remove", Name: "User-Agent"}}})
 		c.Clients = []config.ClientRule{{Match: config.ClientMatch{Name: "copilot", Versions: "<1"}, Action: config.ActionUpgrade, Message: "Too old."}}
 	}})

@@ -97,7 +97,11 @@ func typeError(data []byte, err error) error {
 	case got == "array":
 		got = "list"
 	}
-	return fmt.Errorf("%s: is %s; it must be %s", path, article(got), article(kindName(wrong.Type)))
+	want := article(kindName(wrong.Type))
+	if got == "bool" && wrong.Type.Kind() == reflect.String {
+		want += "; unless it is in quotes YAML reads y, n, yes, no, on and off as true or false"
+	}
+	return fmt.Errorf("%s: is %s; it must be %s", path, article(got), want)
 }
 
 func kindName(t reflect.Type) string {

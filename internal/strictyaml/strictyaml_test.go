@@ -44,6 +44,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{"\t- hunter", "it is neither YAML nor JSON"},
 		{"name: [hunter]", "name: is a list; it must be a string"},
 		{"name: {a: hunter}", "name: is an object; it must be a string"},
+		{"name: n", "name: is a bool; it must be a string; unless it is in quotes YAML reads y, n,"},
 		{"name: 7", "name: is a number; it must be a string"},
 		{"count: hunter", "count: is a string; it must be a whole number"},
 		{"count: 7.25", "count: is a number that does not fit; it must be a whole number"},

@@ -140,8 +140,11 @@ func (u *Unit) checkDialect(p *problems, path, urlPath string) {
 // maxMaxTokens is the longest answer that a client may ask for, too.
 const maxMaxTokens = 1<<31 - 1
 
-// checkEndpoint refuses an URL without its path, and that of another API of the
-// provider: nothing would work, and no request would tell why. Other paths may be
+// chats is what the endpoints of chats end in, which have most providers' better known API.
+const chats = "/chat/completions"
+
+// checkEndpoint refuses an URL without its path, and that of another API:
+// nothing would work, and no request would tell why. Other paths may be
 // right, behind a gateway.
 func (u *Unit) checkEndpoint(p *problems, path, urlPath string) {
 	want := endpoint(u.Provider, u.API)
@@ -149,6 +152,8 @@ func (u *Unit) checkEndpoint(p *problems, path, urlPath string) {
 	case urlPath == "":
 	case urlPath == "/":
 		p.add(path, "has no path; it must be the whole endpoint, which of %s's API %s ends in %s", u.Provider, u.API, want)
+	case strings.HasSuffix(urlPath, chats):
+		p.add(path, "ends in %s, which is an API for chats; it must be the endpoint of completions, which of %s's API %s ends in %s", chats, u.Provider, u.API, want)
 	case strings.HasSuffix(urlPath, want):
 	default:
 		for _, api := range APIs(u.Provider) {

@@ -66,6 +66,7 @@ func TestValidate(t *testing.T) {
 		{"units[0].api", func(c *Config) { c.Units[0].API = APIInfill }, "it must be one of Completions"},
 		{"units[1].api", func(c *Config) { c.Units[1].API = APIGenerate }, "it must be one of Infill, Completions"},
 		{"units[0].url", func(c *Config) { c.Units[0].URL = "https://weu-1" }, "has no path; it must be the whole endpoint, which of OpenAI's API Completions ends in /completions"},
+		{"units[0].url", func(c *Config) { c.Units[0].URL = "https://weu-1/v1/chat/completions" }, "ends in /chat/completions, which is an API for chats; it must be the endpoint of completions, which of OpenAI's API Completions ends in /completions"},
 		{"units[1].url", func(c *Config) { c.Units[1].URL = "http://neu-1:8000/infill" }, "is LlamaCpp's API Infill; set api to that, or have the url end in /completions"},
 		{"units[0].fillInTheMiddle", func(c *Config) { c.Units[0].FillInTheMiddle.Template = "Qwen" }, "either template or prefix, suffix and middle"},
 		{"units[0].fillInTheMiddle.suffix", func(c *Config) { c.Units[0].FillInTheMiddle.Suffix = "" }, "cannot tell the text behind the cursor"},

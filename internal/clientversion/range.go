@@ -49,7 +49,12 @@ func ParseRange(text string) (*Range, error) {
 		if err != nil {
 			return nil, notRange(text)
 		}
-		r.alternatives = append(r.alternatives, alternative{constraints, namesPrerelease(part)})
+		precise, whole := prereleases(part)
+		if !whole {
+			return nil, fmt.Errorf("%q has a dash behind less than three numbers; a pre-release needs all three, such as 1.2.0-rc.1, "+
+				`and a range from one version to another blanks around its dash, such as "1.2 - 1.4"`, text)
+		}
+		r.alternatives = append(r.alternatives, alternative{constraints, precise})
 	}
 	return r, nil
 }
@@ -59,15 +64,18 @@ func notRange(text string) error {
 		`such as "<1.40.0", ">=1.2 <2" or "1.x || ~2.3"`, text)
 }
 
-// namesPrerelease says whether a version in the text has a pre-release. The dash
-// of "1.2 - 1.4" stands alone.
-func namesPrerelease(text string) bool {
+// prereleases says whether a version in the text has a pre-release, and whether each
+// that has one has all its numbers too: of others it is not clear what they mean, and the
+// library takes 1.2-1.4 for 1.2.x. The dash of "1.2 - 1.4" stands alone.
+func prereleases(text string) (some, whole bool) {
+	whole = true
 	for _, word := range strings.FieldsFunc(text, func(r rune) bool { return r == ' ' || r == '\t' || r == ',' }) {
-		if version, _, _ := strings.Cut(word, "+"); len(version) > 1 && strings.Contains(version, "-") {
-			return true
+		version, _, _ := strings.Cut(word, "+")
+		if numbers, _, dash := strings.Cut(version, "-"); dash && numbers != "" {
+			some, whole = true, whole && strings.Count(numbers, ".") == 2
 		}
 	}
-	return false
+	return some, whole
 }
 
 // Contains says whether v is in the range. Where an alternative of the range names a

@@ -82,6 +82,11 @@ func TestParseRangeRefuses(t *testing.T) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
+	for _, text := range []string{"1.2-1.4", "1-2", "<2024.2-EAP", ">=1.2-0", ">1 <2.0-rc.1", "1.2-x || 1"} {
+		if _, err := ParseRange(text); err == nil || !strings.Contains(err.Error(), "has a dash behind less than three numbers") {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
 	_, err := ParseRange("<" + strings.Repeat("1", MaxRangeLength))
 	if err == nil || err.Error() != "has 257 bytes; a range of versions has at most 256" {
 		t.Error(err)

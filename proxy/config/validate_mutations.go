@@ -135,6 +135,9 @@ func whyOwn(name string) string {
 
 func (h *HeaderChange) check(p *problems, path string) {
 	p.oneOf(path+".op", h.Op, OpSet, OpAdd, OpRemove)
+	if h.Op == OpAdd && strings.EqualFold(h.Name, "User-Agent") { // net/http sends the first only
+		p.add(path+".op", "%s has one value only; use %s", h.Name, OpSet)
+	}
 	switch reason := whyOwn(h.Name); {
 	case len(h.Name) > maxHeaderName || !headerName.MatchString(h.Name):
 		p.add(path+".name", "%.*q is no name of a header field; it must be 1 to %d letters, digits, '-' or other characters of a token",

@@ -69,6 +69,7 @@ func TestValidateMutations(t *testing.T) {
 		{"mutations[0].match.subjectsPercent", match(func(m *MutationMatch) { *m.SubjectsPercent = 100.5 }), "it must be 0 to 100"},
 
 		{"mutations[0].headers[0].op", header(func(h *HeaderChange) { h.Op = OpMax }), "one of Set, Add, Remove"},
+		{"mutations[0].headers[0].op", header(func(h *HeaderChange) { h.Op, h.Name = OpAdd, "user-agent" }), "user-agent has one value only; use Set"},
 		{"mutations[0].headers[0].name", header(func(h *HeaderChange) { h.Name = "" }), "is no name of a header field"},
 		{"mutations[0].headers[0].name", header(func(h *HeaderChange) { h.Name = ":path" }), "is no name of a header field"},
 		{"mutations[0].headers[0].name", header(func(h *HeaderChange) { h.Name = "X Team" }), "is no name of a header field"},

@@ -123,6 +123,7 @@ var (
 
 	errNotJSON  = errors.New("the event is not a JSON object")
 	errNoChoice = errors.New("the answer has no choices")
+	errNotWhole = errors.New("the answer does not say that it is at its end")
 )
 
 func (*completions) Event(_ *Head, data []byte) (Event, error) {

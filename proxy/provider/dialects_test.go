@@ -235,6 +235,20 @@ func TestDialectErrors(t *testing.T) {
 	}
 }
 
+// TestPartOfAnAnswer: what does not say that it is the last is not passed on as all.
+func TestPartOfAnAnswer(t *testing.T) {
+	for body, unit := range map[string]config.Unit{
+		`{"response":"a","done":false}`: generate,
+		`{"response":"a"}`:              generate,
+		`{"content":"a","stop":false}`:  infill,
+		`[{"content":"a","stop":true},{"index":1,"content":"b","stop":false}]`: infill,
+	} {
+		if event, err := dialectOf(t, unit).Answer(&Head{}, []byte(body)); err == nil {
+			t.Errorf("%s is taken for whole: %s", body, event.Data)
+		}
+	}
+}
+
 // TestMisconfigured: some providers blame the request for how a unit was set up.
 func TestMisconfigured(t *testing.T) {
 	for _, unit := range []config.Unit{generate, ollama} {

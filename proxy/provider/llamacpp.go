@@ -176,9 +176,17 @@ func (*llamaInfill) one(head *Head, data []byte) (Event, error) {
 	return head.event(usage, c), nil
 }
 
-// Answer reads one such object, or a list of them if several answers were asked for.
+// Answer reads one such object, or a list of them if several answers were asked for, each
+// of them a last one.
 func (l *llamaInfill) Answer(head *Head, body []byte) (Event, error) {
-	body = trimmed(body)
+	event, err := l.all(head, trimmed(body))
+	if err == nil && event.Finished != event.Seen {
+		return Event{}, errNotWhole
+	}
+	return event, err
+}
+
+func (l *llamaInfill) all(head *Head, body []byte) (Event, error) {
 	if !isList(body) {
 		return l.one(head, body)
 	}

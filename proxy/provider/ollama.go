@@ -125,10 +125,8 @@ func (*ollamaGenerate) Framing() sse.Framing { return sse.Lines }
 
 // Event reads {"response":"…","done":false,…}. The last has "done":true and why; the
 // stream ends behind it.
-func (o *ollamaGenerate) Event(head *Head, data []byte) (Event, error) { return o.Answer(head, data) }
-
-func (*ollamaGenerate) Answer(head *Head, body []byte) (Event, error) {
-	data, err := object(body)
+func (*ollamaGenerate) Event(head *Head, data []byte) (Event, error) {
+	data, err := object(data)
 	if err != nil {
 		return Event{}, err
 	}
@@ -164,6 +162,15 @@ func (*ollamaGenerate) Answer(head *Head, body []byte) (Event, error) {
 	}
 	// "load" and "unload" come without a completion.
 	return Event{}, &Error{Refusal{Code: wordOf(gjson.ParseBytes(reason))}}
+}
+
+// Answer reads one such object, which is the last too.
+func (o *ollamaGenerate) Answer(head *Head, body []byte) (Event, error) {
+	event, err := o.Event(head, body)
+	if err == nil && event.Finished == 0 {
+		return Event{}, errNotWhole
+	}
+	return event, err
 }
 
 func (*ollamaGenerate) Refusal(body []byte) Refusal { return ollamaRefusal(body) }

@@ -17,6 +17,10 @@ import (
 const (
 	// maxRefusal bounds what is read of an error's body.
 	maxRefusal = 64 << 10
+	// maxKept bounds the buffers that are kept for other streams. The last event of
+	// llama.cpp's /infill has the whole prompt in it: else they would all grow to the
+	// longest that there was.
+	maxKept = 64 << 10
 )
 
 // attempt asks the picked unit and waits for the first byte of its answer.
@@ -75,7 +79,9 @@ func (p *proxy) close(a *answer) {
 	if a.reading != nil {
 		a.events.Reset(nil, sse.Events)
 		a.repeats.Reset()
-		p.readings.Put(a.reading)
+		if a.events.Cap() <= maxKept { // what came of an event is no longer than it
+			p.readings.Put(a.reading)
+		}
 		a.reading = nil
 	}
 }

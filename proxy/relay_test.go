@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -78,6 +79,27 @@ func (a *answer) relay(tb testing.TB, out []byte) ([]byte, bool) {
 		tb.Fatal(err)
 	}
 	return a.appendEvent(out, event), !event.Done
+}
+
+// TestLongEventsAreNotKept: what was read into is used again, unless it is large.
+func TestLongEventsAreNotKept(t *testing.T) {
+	isKept := func(length int) bool {
+		p, r := new(proxy), relays[0]
+		a := r.answer(t, strings.NewReader(fmt.Sprintf(r.text, strings.Repeat("a", length))))
+		a.ctx, a.cancel = context.WithCancelCause(t.Context())
+		a.clock = &clock{timer: time.NewTimer(time.Hour)}
+		a.relay(t, nil)
+		p.close(a)
+		return p.readings.Get() != nil
+	}
+	for i := 0; !isKept(1 << 10); i++ { // a pool forgets now and then while races are looked for
+		if i == 100 {
+			t.Fatal("what a short event was read into is not used again")
+		}
+	}
+	if isKept(1 << 20) {
+		t.Error("what a long event was read into is kept")
+	}
 }
 
 // TestReport4RelaySplitAnywhere: the same answer, wherever a read ends.

@@ -62,6 +62,9 @@ func (r *Reader) Reset(src io.Reader, framing Framing) {
 	*r = Reader{src: src, framing: framing, max: r.max, buf: r.buf[:0], joined: r.joined[:0]}
 }
 
+// Cap is how many bytes r has room for, of which it keeps all when it is reset.
+func (r *Reader) Cap() int { return cap(r.buf) + cap(r.joined) }
+
 // Next returns the data of the next event, valid until the next call.
 //
 // At the end of input it returns io.EOF. An event that the end of input cuts

@@ -65,6 +65,7 @@ func TestBodyChanges(t *testing.T) {
 		{"set in null", `,"logit_bias":null}`, []config.BodyChange{change("Set", "logit_bias.50256", "-100")}, `,"logit_bias":{"50256":-100}}`, mutationApplied, ""},
 		{"set beside", `, "logit_bias" : {"1":2}}`, []config.BodyChange{change("Set", "logit_bias.50256", "-100")}, `, "logit_bias" : {"1":2,"50256":-100}}`, mutationApplied, ""},
 		{"set again", `,"logit_bias":{"50256":-100}}`, []config.BodyChange{change("Set", "logit_bias.50256", "-100")}, "", mutationUnchanged, ""},
+		{"set the same text", `,"user":"<a>"}`, []config.BodyChange{change("Set", "user", `"\u003ca\u003e"`)}, "", mutationUnchanged, ""},
 		{"set a field twice there", `,"y":1,"z":0,"y":2}`, []config.BodyChange{change("Set", "y", "2")}, `,"y":2,"z":0}`, mutationApplied, ""},
 		{"set in a text", `,"logit_bias":"x"}`, []config.BodyChange{change("Set", "logit_bias.50256", "-100")}, "", mutationNotApplicable, "logit_bias is no object"},
 		{"set in a list", `,"y":[1]}`, []config.BodyChange{change("Set", "y.0", "2")}, "", mutationNotApplicable, "y is no object"},

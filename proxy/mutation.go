@@ -181,7 +181,7 @@ func (c *bodyChange) apply(body []byte) ([]byte, error) {
 func (c *bodyChange) overwrite(body []byte) ([]byte, error) {
 	at, err := jsonedit.Find(body, c.path)
 	switch {
-	case c.op == config.OpRemove && at == nil && err == nil, c.op == config.OpSet && at != nil && bytes.Equal(at, c.value):
+	case c.op == config.OpRemove && at == nil && err == nil, c.op == config.OpSet && at != nil && sameJSON(at, c.value):
 		return body, nil
 	case c.op == config.OpRemove:
 		return jsonedit.Drop(body, c.path)

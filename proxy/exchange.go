@@ -64,7 +64,7 @@ type exchange struct {
 	unit     *unit       // whose capacity the request holds
 	onTrial  bool        // of the unit, which was ejected
 	giveUp   func() bool // see clock.giveUp
-	served   *unit       // the last unit that was tried
+	served   *unit       // the last unit that was asked
 	refused  []*unit     // those of tried that did no work
 	spill    spill       // what was passed over for the last unit
 	mutated  mutated     // for variant

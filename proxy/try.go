@@ -30,11 +30,12 @@ func (p *proxy) try(ctx context.Context, x *exchange) (*answer, error) {
 		if ctx.Err() != nil {
 			return nil, gone(ctx)
 		}
+		served, spilled := x.served, x.spill
 		if err := p.pickUnit(x); err != nil {
 			return nil, x.noneLeft(err, failure, cannot)
 		}
 		if err := p.prepare(x); err != nil {
-			x.unable = append(x.unable, x.unit)
+			x.unable, x.served, x.spill = append(x.unable, x.unit), served, spilled
 			x.leaveUnit()
 			cannot = err // unless another unit speaks a dialect that can say it
 			continue

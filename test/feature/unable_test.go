@@ -46,3 +46,27 @@ func TestUnitThatCannotBehindOneThatIsBusy(t *testing.T) {
 	}
 	s.outcomes("no_capacity", 2)
 }
+
+// TestUnitThatCannotIsNotBlamed for what became of a request at another one.
+func TestUnitThatCannotIsNotBlamed(t *testing.T) {
+	s, _ := cast(t, setup{config: func(c *config.Config) { giveOne(c, 1) }}, answers(http.StatusInternalServerError, nil, "{}"), says())
+	if got := s.post("/v1/completions", twoAnswers); got.status != http.StatusBadGateway {
+		t.Errorf("got %d %s, want what the unit that can failed with", got.status, got.body)
+	}
+	s.wantMetric(1, "ghostline_requests_total", "unit", "unit-0", "outcome", "upstream_error")
+}
+
+// TestNoUnitCan: a request that no unit was asked for has none in the metrics.
+func TestNoUnitCan(t *testing.T) {
+	s, units := cast(t, setup{config: func(c *config.Config) { giveOne(c, 0, 1) }}, says(), says())
+	if got := s.post("/v1/completions", twoAnswers); got.status != http.StatusBadRequest || !strings.Contains(got.body, `\"n\" must be 1`) {
+		t.Errorf("got %d %s", got.status, got.body)
+	}
+	s.wantMetric(1, "ghostline_requests_total", "unit", "none", "outcome", "bad_request")
+	s.wantMetric(0, "ghostline_spill_total")
+	for _, u := range units {
+		if begun, _, _ := u.counts(); begun != 0 {
+			t.Errorf("%s was asked", u.name)
+		}
+	}
+}

@@ -84,12 +84,21 @@ func readChat(data []byte, message string) (Event, error) {
 	return event, nil
 }
 
-// content is the raw text of a message, which may have none yet.
+// content is the raw text of a message, which may have none yet. Mistral's reference
+// allows a list of parts too; those that are no text are not for an editor.
 func content(message []byte) string {
-	if len(message) > 0 && message[0] == '{' {
-		if text := jsonedit.Value(message, "content"); hasText(text) {
-			return string(text)
+	if len(message) == 0 || message[0] != '{' {
+		return `""`
+	}
+	raw := jsonedit.Value(message, "content")
+	if hasText(raw) {
+		return string(raw)
+	}
+	out := []byte{'"'}
+	for part := range jsonedit.Elements(raw) {
+		if text := jsonedit.Value(part, "text"); hasText(text) {
+			out = append(out, inner(text)...)
 		}
 	}
-	return `""`
+	return string(append(out, '"'))
 }

@@ -16,8 +16,12 @@ const (
 )
 
 // clientNamePattern is what a program's name can be in the headers that clients
-// name themselves in. Some have a slash, such as OpenAI/Python.
+// name themselves in.
 var clientNamePattern = regexp.MustCompile(`^[A-Za-z0-9._/:+=-]{1,64}$`)
+
+// sdkName are the names with a slash, behind which others have their version:
+// OpenAI/Python, AsyncOpenAI/Python.
+var sdkName = regexp.MustCompile(`^(?i:(async)?openai)/[^/]+$`)
 
 func (c *Config) checkClients(p *problems) {
 	if len(c.Clients) > maxClientRules {
@@ -41,6 +45,8 @@ func (c *Config) checkClients(p *problems) {
 func (m *ClientMatch) check(p *problems, path string) {
 	if !clientNamePattern.MatchString(m.Name) {
 		p.add(path+".name", "%q is no client's name; it must be 1 to 64 letters, digits or any of '.', '_', '/', ':', '+', '=' and '-', such as copilot.vim", m.Name)
+	} else if strings.Contains(m.Name, "/") && !sdkName.MatchString(m.Name) {
+		p.add(path+".name", "%q is a name and a version; the name is what stands before the slash, and versions has a range such as \"<1.40.0\"", m.Name)
 	}
 	if m.Versions == "" {
 		return

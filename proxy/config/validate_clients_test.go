@@ -26,6 +26,8 @@ func TestValidateClients(t *testing.T) {
 		{"clients", func(c *Config) { c.Clients = slices.Repeat(c.Clients[:1], maxClientRules+1) }, "has 65 entries; at most 64 are allowed"},
 		{"clients[0].match.name", rule(func(r *ClientRule) { r.Match.Name = "" }), "such as copilot.vim"},
 		{"clients[0].match.name", rule(func(r *ClientRule) { r.Match.Name = "copilot vim" }), "such as copilot.vim"},
+		{"clients[0].match.name", rule(func(r *ClientRule) { r.Match.Name = "copilot.vim/1.40.0" }), "the name is what stands before the slash"},
+		{"clients[0].match.name", rule(func(r *ClientRule) { r.Match.Name = "OpenAI/Python/1.2" }), "the name is what stands before the slash"},
 		{"clients[0].match.name", rule(func(r *ClientRule) { r.Match.Name = strings.Repeat("x", 65) }), "1 to 64 letters"},
 		{"clients[0].match.versions", rule(func(r *ClientRule) { r.Match.Versions = "old" }), `"old" is no range of versions; it must be`},
 		{"clients[0].match.versions", rule(func(r *ClientRule) { r.Match.Versions = "<1.5.29.7524" }), "versions of up to three numbers"},

@@ -129,6 +129,7 @@ func TestWhatAProviderCannotDo(t *testing.T) {
 		`{"prompt":"a","n":2}`:                     append(single, deepSeek),
 		`{"prompt":"a","best_of":2}`:               append(single, deepSeek, infill, llama),
 		`{"prompt":"a","echo":true}`:               append(single, infill, llama),
+		`{"prompt":"a","suffix":"z","echo":true}`:  {vllm, {Provider: config.ProviderOpenAI, FillInTheMiddle: qwen}},
 		`{"prompt":["a","b"]}`:                     append(single, infill, deepSeek),
 		`{"prompt":"","suffix":"z","stream":true}`: {generate, ollama},
 	} {
@@ -139,6 +140,9 @@ func TestWhatAProviderCannotDo(t *testing.T) {
 		}
 	}
 	for body, units := range map[string][]config.Unit{
+		`{"prompt":"a","echo":true}`:                    {azure, vllm, deepSeek},
+		`{"prompt":"a","suffix":"","echo":true}`:        {azure, vllm, deepSeek},
+		`{"prompt":"a","suffix":"z","echo":true}`:       {azure, deepSeek},
 		`{"prompt":["a","b"],"n":2}`:                    {azure, vllm, llama},
 		`{"prompt":"a","n":2}`:                          {azure, vllm, llama, infill},
 		`{"prompt":"a","n":1,"best_of":1,"echo":false}`: append(single, deepSeek, llama, azure, vllm),

@@ -51,6 +51,9 @@ func (f *fillInTheMiddle) put(e *edit, body []byte) error {
 	if f.none || !hasText(suffix) {
 		return nil
 	}
+	if string(jsonedit.Value(body, "echo")) == "true" {
+		return cannot("echo", "must be false for a prompt with a suffix: the model would repeat the marks of its template too")
+	}
 	e.set = append(e.set, jsonedit.Member{Name: "prompt", Value: f.prompts(jsonedit.Value(body, "prompt"), suffix)})
 	return nil
 }

@@ -139,16 +139,24 @@ func (r *Reader) nextLine() (start, end int, ok bool) {
 	return start, end, true
 }
 
-// lineEnd is the index of the first LF or CR in b, or -1.
+// lineEnd is the index of the first LF or CR in b, or -1. It looks at more and more
+// of b at a time: where lines end in CR, to look for an LF in all that came would
+// cost the square of it.
 func lineEnd(b []byte) int {
-	lf := bytes.IndexByte(b, '\n')
-	if lf >= 0 {
-		b = b[:lf]
+	for from, size := 0, 256; from < len(b); from, size = from+size, 2*size {
+		part := b[from:min(from+size, len(b))]
+		lf := bytes.IndexByte(part, '\n')
+		if lf >= 0 {
+			part = part[:lf]
+		}
+		if cr := bytes.IndexByte(part, '\r'); cr >= 0 {
+			return from + cr
+		}
+		if lf >= 0 {
+			return from + lf
+		}
 	}
-	if cr := bytes.IndexByte(b, '\r'); cr >= 0 {
-		return cr
-	}
-	return lf
+	return -1
 }
 
 // trimMark takes a byte order mark off the first line.

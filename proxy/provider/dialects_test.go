@@ -212,6 +212,31 @@ func TestDialectEvents(t *testing.T) {
 	}
 }
 
+// TestCountsThatCannotBe: what a provider says of its tokens is added to what all others
+// cost, so a count that cannot be one is none.
+func TestCountsThatCannotBe(t *testing.T) {
+	forms := map[string]config.Unit{
+		`{"choices":[{"text":"a","finish_reason":"stop"}],"usage":{"prompt_tokens":N,"completion_tokens":N}}`:              deepSeek,
+		`{"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}],"usage":{"prompt_tokens":N,"completion_tokens":N}}`: codestral,
+		`{"content":"a","stop":true,"tokens_evaluated":N,"tokens_predicted":N}`:                                            infill,
+		`{"response":"a","done":true,"prompt_eval_count":N,"eval_count":N}`:                                                generate,
+	}
+	for said, want := range map[string]int64{
+		"7": 7, "7.0": 7, "2147483647": 2147483647, "2147483648": 0, "9223372036854775807": 0, "1e400": 0, "-1": 0, "-1e400": 0, `"7"`: 0, "true": 0, "null": 0, "[7]": 0,
+	} {
+		for form, unit := range forms {
+			event, err := dialectOf(t, unit).Event(&Head{}, []byte(strings.ReplaceAll(form, "N", said)))
+			if got := event.Usage; err != nil || got == nil || got.PromptTokens != want || got.CompletionTokens != want {
+				t.Errorf("%s: %s of %s is %+v, want %d", unit.Provider, said, form, got, want)
+			}
+		}
+	}
+	event, err := dialectOf(t, infill).Answer(&Head{}, []byte(`[{"content":"a","stop":true,"tokens_predicted":9223372036854775807},{"index":1,"content":"b","stop":true,"tokens_predicted":9223372036854775807}]`))
+	if err != nil || event.Usage.CompletionTokens != 0 {
+		t.Errorf("got %+v, %v for two choices that cost all that there is", event.Usage, err)
+	}
+}
+
 // TestDialectErrors gives what each provider says in place of an event.
 func TestDialectErrors(t *testing.T) {
 	for name, tc := range map[string]struct {

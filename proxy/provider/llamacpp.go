@@ -227,9 +227,9 @@ func readInfill(data []byte) (c choice, usage *Usage, err error) {
 		case "stop_type":
 			kind = value
 		case "tokens_evaluated":
-			cost.PromptTokens = max(0, gjson.ParseBytes(value).Int())
+			cost.PromptTokens = metered(gjson.ParseBytes(value))
 		case "tokens_predicted":
-			cost.CompletionTokens = max(0, gjson.ParseBytes(value).Int())
+			cost.CompletionTokens = metered(gjson.ParseBytes(value))
 		}
 	}
 	switch {

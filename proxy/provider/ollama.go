@@ -145,9 +145,9 @@ func (*ollamaGenerate) Event(head *Head, data []byte) (Event, error) {
 		case "done_reason":
 			reason = value
 		case "prompt_eval_count":
-			cost.PromptTokens = max(0, gjson.ParseBytes(value).Int())
+			cost.PromptTokens = metered(gjson.ParseBytes(value))
 		case "eval_count":
-			cost.CompletionTokens = max(0, gjson.ParseBytes(value).Int())
+			cost.CompletionTokens = metered(gjson.ParseBytes(value))
 		}
 	}
 	switch {

@@ -2,6 +2,7 @@ package provider
 
 import (
 	"bytes"
+	"math"
 	"regexp"
 	"strings"
 
@@ -120,9 +121,21 @@ func readUsage(raw []byte) *Usage {
 	}
 	value := gjson.ParseBytes(raw)
 	return &Usage{
-		PromptTokens:     max(0, value.Get("prompt_tokens").Int()),
-		CompletionTokens: max(0, value.Get("completion_tokens").Int()),
+		PromptTokens:     metered(value.Get("prompt_tokens")),
+		CompletionTokens: metered(value.Get("completion_tokens")),
 	}
+}
+
+// maxMetered is more tokens than an answer can have cost.
+const maxMetered = math.MaxInt32
+
+// metered is a count of tokens; 0 for what cannot be one. Counts are added up, so one
+// that is out of all proportion would be felt for ever, and the sum of two overflow.
+func metered(value gjson.Result) int64 {
+	if value.Type != gjson.Number || !(0 <= value.Num && value.Num <= maxMetered) {
+		return 0
+	}
+	return int64(value.Num)
 }
 
 // oneLine takes out line ends, which JSON has only between its tokens and which

@@ -132,13 +132,22 @@ func (a *answer) appendEvent(dst []byte, event provider.Event) []byte {
 // together, and none waits for the next.
 func (a *answer) Read(p []byte) (int, error) {
 	if a.out == nil { // still waiting for the first byte
-		return a.body.Read(p)
+		return a.more(p)
 	}
 	if err := a.out.flush(); err != nil {
 		return 0, err
 	}
 	a.clock.reading()
-	n, err := a.body.Read(p)
+	n, err := a.more(p)
 	a.clock.writing()
 	return n, err
+}
+
+// more reads the body, unless nobody waits for it any more: what has arrived can still
+// be read then, and packed by gzip that may be a thousand times as much.
+func (a *answer) more(p []byte) (int, error) {
+	if err := a.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return a.body.Read(p)
 }

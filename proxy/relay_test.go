@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -66,7 +67,7 @@ func (r relayed) answer(tb testing.TB, src io.Reader) *answer {
 		tb.Fatal(err)
 	}
 	x := &exchange{form: openAIForm{}, ask: ask{stream: true, prompts: 1}, unit: &unit{Unit: r.unit, dialect: dialect}}
-	a := &answer{x: x, body: io.NopCloser(src), reading: &reading{events: sse.NewReader(nil)}}
+	a := &answer{x: x, ctx: tb.Context(), body: io.NopCloser(src), reading: &reading{events: sse.NewReader(nil)}}
 	a.head = provider.Head{ID: "cmpl-1", Model: "ghost-code", Created: time.Unix(1700000000, 0)}
 	a.events.Reset(a, dialect.Framing())
 	return a
@@ -127,6 +128,45 @@ func TestReport4RelaySplitAnywhere(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestReadEndsWithTheExchange: what has come of an answer is not read to its end once the
+// exchange is over. A unit that packs well has all of a stream arrive at once.
+func TestReadEndsWithTheExchange(t *testing.T) {
+	for _, written := range []*clientStream{nil, {}} { // before the first byte, and after it
+		src := &endless{}
+		a := relays[0].answer(t, src)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		a.ctx, a.cancel, a.out = ctx, cancel, written
+		a.clock = startClock(&exchange{snapshot: &snapshot{config: &config.Config{}}, received: time.Now().Add(time.Hour)}, cancel)
+		src.after = func() { cancel(errCancelled) }
+		if _, err := a.next(); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v, want the end of the exchange", err)
+		}
+		a.clock.stop()
+		if src.reads > 1 {
+			t.Errorf("the body was read %d times after the end", src.reads-1)
+		}
+	}
+}
+
+// endless is a body that never ends, and has nothing in it.
+type endless struct {
+	reads int
+	after func() // is called after the first read
+}
+
+func (e *endless) Read(p []byte) (int, error) {
+	switch e.reads++; e.reads {
+	case 1:
+		defer e.after()
+	case 1000:
+		return 0, io.ErrNoProgress // or the test would not end either
+	}
+	for i := range p {
+		p[i] = '\n'
+	}
+	return len(p), nil
 }
 
 // TestPassThroughAllocatesNothing: an event that leaves in the form in which it came

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/textproto"
+	"slices"
 	"strings"
 	"time"
 
@@ -103,9 +104,26 @@ func (a *answer) send(u *unit) error {
 	}
 	want := contentType(a.x)
 	if got := resp.Header.Get("Content-Type"); !strings.HasPrefix(strings.ToLower(got), want) {
-		return fmt.Errorf("the unit answered with content type %.60q, want %s", got, want)
+		return fmt.Errorf("the unit answered with content type %s, want %s", known(got), want)
 	}
 	return nil
+}
+
+// wellKnownTypes are the content types and codings that an error names.
+var wellKnownTypes = []string{"application/json", "application/x-ndjson", "application/octet-stream", "text/event-stream", "text/html", "text/plain",
+	"br", "compress", "deflate", "zstd"}
+
+// known is the value of a unit's header for a log, which must not have the words of a
+// prompt or an answer, whatever header a unit puts them into.
+func known(value string) string {
+	value, _, _ = strings.Cut(strings.ToLower(value), ";")
+	switch value = strings.TrimSpace(value); {
+	case value == "":
+		return "none"
+	case !slices.Contains(wellKnownTypes, value):
+		return "(another)"
+	}
+	return value
 }
 
 // refused reads an answer whose status is an error. The status stands even if its
@@ -129,7 +147,7 @@ func (a *answer) unpack(encoding string) error {
 		a.body = &unpacked{packed: a.body}
 		return nil
 	}
-	return fmt.Errorf("the unit packed its answer (%.20q) although it was asked not to", encoding)
+	return fmt.Errorf("the unit packed its answer (%s) although it was asked not to", known(encoding))
 }
 
 // unpacked is a body that came packed by gzip. It is unpacked as it comes.

@@ -60,6 +60,8 @@ func TestErrorsBeforeTheAnswer(t *testing.T) {
 		{"529", answers(529, nil, secret), upstream},
 		{"302", answers(302, http.Header{"Location": {"/elsewhere"}}, ""), upstream},
 		{"204", answers(204, nil, ""), upstream},
+		{"its words for a type", answers(200, http.Header{"Content-Type": {"text/x; of=" + secret}}, "{}"), upstream},
+		{"its words for a coding", answers(200, jsonHeader("Content-Encoding", secret), "{}"), upstream},
 		{"a page of HTML", answers(200, http.Header{"Content-Type": {"text/html"}}, "<html>"+secret), upstream},
 	} {
 		for how, body := range map[string]string{"streamed": prompt, "unary": unaryPrompt} {

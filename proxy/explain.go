@@ -116,6 +116,9 @@ type ExplainedHeader struct {
 // credentialMark stands where a unit's credential is.
 const credentialMark = "(the unit's credential)"
 
+// uniqueMark stands where a word is that no other request has.
+const uniqueMark = "(unique)"
+
 // Explain says what a proxy would do with a request. It goes through the stages
 // that serve, without opening a connection or reading a file. An error is about
 // the config or the path: then there is nothing to explain.
@@ -128,7 +131,7 @@ func Explain(q Question) (*Explanation, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &proxy{log: slog.New(slog.DiscardHandler), metrics: metrics}
+	p := &proxy{log: slog.New(slog.DiscardHandler), metrics: metrics, unique: func() string { return uniqueMark }}
 	p.peers.set(1)
 	s, err := p.explainable(q.Config)
 	if err != nil {

@@ -13,6 +13,8 @@ func (p *proxy) prepare(x *exchange) error {
 		Body:       p.mutate(x),
 		Model:      x.unit.model,
 		Stream:     x.ask.stream,
+		ID:         x.id,
+		Unique:     p.unique,
 		Credential: x.unit.credential,
 	})
 	if err != nil {

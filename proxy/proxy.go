@@ -12,6 +12,7 @@ package proxy
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"io"
 	"log/slog"
@@ -87,6 +88,8 @@ type proxy struct {
 	served   served
 	recycler httpserver.Recycler
 	readings sync.Pool // of *reading
+	// unique makes the words that tell requests to units apart.
+	unique func() string
 	// guardWarnings are of connections that were cut.
 	guardWarnings warnings
 	failureLines  *rate.Limiter // of the log
@@ -178,6 +181,7 @@ func newProxy(opts Options) (*proxy, error) {
 		opts: opts, log: opts.Log, registry: opts.Metrics, metrics: metrics,
 		subjects:     newSubjects(),
 		served:       newServed(),
+		unique:       rand.Text,
 		failureLines: rate.NewLimiter(failureLines, failureLinesBurst),
 		readings:     sync.Pool{New: func() any { return &reading{events: sse.NewReader(nil)} }},
 	}

@@ -122,6 +122,15 @@ func TestDialectRequests(t *testing.T) {
 	}
 }
 
+// TestVLLMIsSentEachIDOnce: a second one would be refused while the first runs.
+func TestVLLMIsSentEachIDOnce(t *testing.T) {
+	out, err := dialectOf(t, vllm).Request(Request{Body: []byte(`{"prompt":"a","request_id":"x"}`), Model: "m", ID: "r-1", Unique: func() string { return "z" }})
+	want := Outbound{Body: []byte(`{"model":"m","prompt":"a"}`), Headers: []Header{{"X-Request-Id", "r-1-z"}}}
+	if diff := cmp.Diff(want, out); diff != "" || err != nil {
+		t.Errorf("%v (-want +got)\n%s", err, diff)
+	}
+}
+
 // TestWhatAProviderCannotDo: an answer must not be less than was asked for unseen.
 func TestWhatAProviderCannotDo(t *testing.T) {
 	single := []config.Unit{generate, ollama, codestral}

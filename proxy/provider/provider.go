@@ -39,6 +39,10 @@ type Request struct {
 	// Model is the name that the provider knows.
 	Model  string
 	Stream bool
+	// ID is that of the client's request, which may come several times. Unique makes a
+	// word that no other request to a unit has.
+	ID     string
+	Unique func() string
 	// Credential is the unit's key; empty is none.
 	Credential string
 }

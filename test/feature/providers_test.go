@@ -362,3 +362,24 @@ func TestProviderHeaders(t *testing.T) {
 		}
 	})
 }
+
+// TestVLLMIsSentEachIDOnce: clients that reconnect send an id again, which an engine
+// may not bear while it has that one.
+func TestVLLMIsSentEachIDOnce(t *testing.T) {
+	s := start(t, setup{unit: http.HandlerFunc(theRequest), config: func(c *config.Config) {
+		c.Units[0].Provider, c.Units[0].FillInTheMiddle = config.ProviderVLLM, &config.FillInTheMiddle{Template: "Qwen"}
+	}})
+	seen := map[string]bool{}
+	for range 3 {
+		req := s.request(t.Context(), s.plainURL, "/v1/completions", prompt)
+		req.Header.Set("X-Request-Id", "again")
+		if got := s.do(s.h2c(), req); got.status != http.StatusOK || got.header.Get("X-Request-Id") != "again" {
+			t.Errorf("got %d %s, %v", got.status, got.body, got.header)
+		}
+		id := s.arrived.last(t).header.Get("X-Request-Id")
+		if seen[id] || !strings.HasPrefix(id, "again-") {
+			t.Errorf("the unit got the id %q, and before %v", id, seen)
+		}
+		seen[id] = true
+	}
+}

@@ -124,6 +124,8 @@ var (
 	errNotJSON  = errors.New("the event is not a JSON object")
 	errNoChoice = errors.New("the answer has no choices")
 	errNotWhole = errors.New("the answer does not say that it is at its end")
+	errNoIndex  = errors.New("a choice has an index that is no whole number")
+	errNoText   = errors.New("a choice has something else than text")
 )
 
 func (*completions) Event(_ *Head, data []byte) (Event, error) {

@@ -288,6 +288,37 @@ func TestPartOfAnAnswer(t *testing.T) {
 	}
 }
 
+// TestEventsThatAreNone: what would be lost unseen, or told of another choice, breaks the
+// answer off.
+func TestEventsThatAreNone(t *testing.T) {
+	units := map[string]config.Unit{"OpenAI": {Provider: config.ProviderOpenAI}, "infill": infill, "generate": generate, "Mistral": codestral}
+	for name, events := range map[string][]string{
+		"OpenAI":   {`{"choices":[{"index":-1,"text":"a"}]}`, `{"choices":[{"index":0.5,"text":"a"}]}`, `{"choices":[{"index":"0","text":"a"}]}`, `{"choices":[{"index":[],"text":"a"}]}`},
+		"infill":   {`{"index":-1,"content":"a"}`, `{"index":true,"content":"a"}`, `{"content":["a"]}`, `{"content":{"text":"a"}}`, `{"content":1,"stop":true}`},
+		"generate": {`{"response":["a"],"done":false}`, `{"response":1,"done":true}`},
+		"Mistral": {
+			`{"choices":[{"index":-1,"delta":{"content":"a"}}]}`, `{"choices":[{"index":1.5,"delta":{"content":"a"}}]}`,
+			`{"choices":[{"index":0,"delta":{"content":1}}]}`,
+			`{"error":null,"error":{"message":"secret"},"choices":[{"delta":{"content":"a"}}]}`, `{"object":"x","object":"error","choices":[{"delta":{"content":"a"}}]}`,
+		},
+	} {
+		for _, data := range events {
+			if event, err := dialectOf(t, units[name]).Event(&Head{}, []byte(data)); err == nil || event.Data != nil || strings.Contains(err.Error(), "secret") {
+				t.Errorf("%s: got %+v, %v for %s; want an error", name, event, err, data)
+			}
+		}
+	}
+	for name, data := range map[string]string{
+		"OpenAI": `{"choices":[{"index":null,"text":null}]}`, "infill": `{"index":null,"content":null}`, "generate": `{"response":null,"done":false}`,
+		"Mistral": `{"choices":[{"index":0,"delta":{"content":null}}],"choices":[{"index":1.0,"delta":null}]}`,
+	} {
+		event, err := dialectOf(t, units[name]).Event(&Head{}, []byte(data))
+		if err != nil || event.Tokens != 0 || event.Choices != 1 && name != "Mistral" || name == "Mistral" && event.Seen != 3 {
+			t.Errorf("%s: got %+v, %v for %s", name, event, err, data)
+		}
+	}
+}
+
 // TestMisconfigured: some providers blame the request for how a unit was set up.
 func TestMisconfigured(t *testing.T) {
 	for _, unit := range []config.Unit{generate, ollama} {

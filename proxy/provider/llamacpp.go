@@ -219,7 +219,9 @@ func readInfill(data []byte) (c choice, usage *Usage, err error) {
 				return c, nil, &Error{readRefusal(data)}
 			}
 		case "index":
-			c.index = min(gjson.ParseBytes(value).Uint(), 63)
+			if c.index, err = indexOf(value); err != nil {
+				return c, nil, err
+			}
 		case "content":
 			c.text = value
 		case "stop":
@@ -235,6 +237,8 @@ func readInfill(data []byte) (c choice, usage *Usage, err error) {
 	switch {
 	case c.text == nil:
 		return c, nil, errNoChoice
+	case !mayBeText(c.text):
+		return c, nil, errNoText
 	case string(stop) != "true":
 		return c, nil, nil
 	case string(kind) == `"limit"`:

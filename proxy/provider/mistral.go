@@ -3,7 +3,6 @@ package provider
 import (
 	"github.com/ghostline-dev/ghostline/internal/jsonedit"
 	"github.com/ghostline-dev/ghostline/proxy/config"
-	"github.com/tidwall/gjson"
 )
 
 // mistral speaks Mistral's POST /v1/fim/completions: the request is nearly OpenAI's,
@@ -56,27 +55,26 @@ func readChat(data []byte, message string) (Event, error) {
 		return Event{}, err
 	}
 	data = oneLine(data)
-	if raw := jsonedit.Value(data, "error"); raw != nil && !isNull(raw) || string(jsonedit.Value(data, "object")) == `"error"` {
-		return Event{}, &Error{readRefusal(data)}
-	}
 	event, choices := Event{}, []byte{'['}
-	for choice := range jsonedit.Elements(jsonedit.Value(data, "choices")) {
-		if len(choices) > 1 {
-			choices = append(choices, ',')
+	for name, value := range jsonedit.Members(data) {
+		switch string(name) {
+		case "error":
+			if !isNull(value) {
+				return Event{}, &Error{readRefusal(data)}
+			}
+		case "object":
+			if string(value) == `"error"` {
+				return Event{}, &Error{readRefusal(data)}
+			}
+		case "choices":
+			for choice := range jsonedit.Elements(value) {
+				if choices, err = event.appendChat(choices, choice, message); err != nil {
+					return Event{}, err
+				}
+			}
+		case "usage":
+			event.Usage = readUsage(value)
 		}
-		text, reason := content(jsonedit.Value(choice, message)), jsonedit.Value(choice, "finish_reason")
-		index := min(gjson.ParseBytes(jsonedit.Value(choice, "index")).Uint(), 63)
-		if err := event.count(index, len(text) > len(`""`), reason); err != nil {
-			return Event{}, err
-		}
-		set := []jsonedit.Member{{Name: "text", Value: text}}
-		if string(reason) == `"model_length"` { // the model's context is full
-			set = append(set, jsonedit.Set("finish_reason", "length"))
-		}
-		choices = append(choices, jsonedit.Apply(choice, set, message)...)
-	}
-	if usage := jsonedit.Value(data, "usage"); usage != nil {
-		event.Usage = readUsage(usage)
 	}
 	event.Data = jsonedit.Apply(data, []jsonedit.Member{
 		jsonedit.Set("object", "text_completion"), {Name: "choices", Value: string(append(choices, ']'))},
@@ -84,21 +82,61 @@ func readChat(data []byte, message string) (Event, error) {
 	return event, nil
 }
 
+// appendChat counts a choice of a chat and appends it in a completion's form.
+func (e *Event) appendChat(choices, choice []byte, message string) ([]byte, error) {
+	index, text, reason, err := uint64(0), []byte(`""`), []byte(nil), error(nil)
+	for name, value := range jsonedit.Members(choice) {
+		switch string(name) {
+		case "index":
+			index, err = indexOf(value)
+		case "finish_reason":
+			reason = value
+		case message:
+			text, err = content(value)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if err := e.count(index, hasText(text), reason); err != nil {
+		return nil, err
+	}
+	set := []jsonedit.Member{{Name: "text", Value: string(text)}}
+	if string(reason) == `"model_length"` { // the model's context is full
+		set = append(set, jsonedit.Set("finish_reason", "length"))
+	}
+	if len(choices) > len("[") {
+		choices = append(choices, ',')
+	}
+	return append(choices, jsonedit.Apply(choice, set, message)...), nil
+}
+
 // content is the raw text of a message, which may have none yet. Mistral's reference
 // allows a list of parts too; those that are no text are not for an editor.
-func content(message []byte) string {
-	if len(message) == 0 || message[0] != '{' {
-		return `""`
+func content(message []byte) ([]byte, error) {
+	if message[0] != '{' {
+		return []byte(`""`), nil
 	}
 	raw := jsonedit.Value(message, "content")
-	if hasText(raw) {
-		return string(raw)
+	switch {
+	case hasText(raw):
+		return raw, nil
+	case len(raw) > 0 && raw[0] == '[':
+		return joined(raw), nil
+	case raw != nil && !mayBeText(raw):
+		return nil, errNoText
+	default:
+		return []byte(`""`), nil
 	}
+}
+
+// joined is the text of all parts that have one.
+func joined(parts []byte) []byte {
 	out := []byte{'"'}
-	for part := range jsonedit.Elements(raw) {
+	for part := range jsonedit.Elements(parts) {
 		if text := jsonedit.Value(part, "text"); hasText(text) {
 			out = append(out, inner(text)...)
 		}
 	}
-	return string(append(out, '"'))
+	return append(out, '"')
 }

@@ -153,6 +153,8 @@ func (*ollamaGenerate) Event(head *Head, data []byte) (Event, error) {
 	switch {
 	case text == nil:
 		return Event{}, errNoChoice
+	case !mayBeText(text):
+		return Event{}, errNoText
 	case string(done) != "true":
 		return head.event(nil, choice{text: text}), nil
 	case string(reason) == `"length"`:

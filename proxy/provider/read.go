@@ -64,7 +64,10 @@ func (e *Event) addChoice(choice []byte) error {
 	for name, value := range jsonedit.Members(choice) {
 		switch string(name) {
 		case "index":
-			index = min(gjson.ParseBytes(value).Uint(), 63)
+			var err error
+			if index, err = indexOf(value); err != nil {
+				return err
+			}
 		case "text":
 			if text = hasText(value); text {
 				e.locateText(value)
@@ -74,6 +77,20 @@ func (e *Event) addChoice(choice []byte) error {
 		}
 	}
 	return e.count(index, text, reason)
+}
+
+// indexOf is the number of a choice; 63 if it is more. Anything but a whole number is an
+// error: the client would be told of a choice that is not the one that ended.
+func indexOf(raw []byte) (uint64, error) {
+	value := gjson.ParseBytes(raw)
+	switch n := value.Num; {
+	case value.Type == gjson.Null:
+		return 0, nil
+	case value.Type != gjson.Number, n < 0, n != math.Trunc(n):
+		return 0, errNoIndex
+	default:
+		return uint64(min(n, 63)), nil
+	}
 }
 
 // count takes one choice: whether it brings text, and its raw finish reason.
@@ -94,6 +111,10 @@ func (e *Event) count(index uint64, text bool, reason []byte) error {
 
 // hasText says whether a raw value is a string that is not empty.
 func hasText(value []byte) bool { return len(value) > len(`""`) && value[0] == '"' }
+
+// mayBeText says whether a raw value is a string, or null, which some say for none. A
+// text in another form would be lost unseen if it were taken for none.
+func mayBeText(value []byte) bool { return value[0] == '"' || isNull(value) }
 
 // isBroken tells the finish reasons of an answer that is not whole: vLLM gives up
 // its work, DeepSeek has no room for it, Mistral fails.

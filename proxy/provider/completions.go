@@ -22,6 +22,12 @@ type completions struct {
 	fim *fillInTheMiddle
 	// maxTokens bounds max_tokens; 0 is no bound.
 	maxTokens int
+	// endless says that the provider has no bound of its own for a request without
+	// max_tokens.
+	endless bool
+	// ownTokens are its own names for max_tokens, which are dropped too: they would get
+	// round what max_tokens says.
+	ownTokens []string
 	// drop are the fields that the provider refuses, and that change nothing if they
 	// are left out.
 	drop []string
@@ -74,9 +80,7 @@ func (c *completions) edit(r Request) (edit, error) {
 			return e, err
 		}
 	}
-	if most := c.maxTokens; most > 0 {
-		e.bound(r.Body, most)
-	}
+	c.bound(&e, r.Body)
 	switch {
 	case !r.Stream:
 		e.leaveOut("stream_options") // OpenAI and vLLM refuse it then
@@ -99,11 +103,47 @@ func (e *edit) apply(body []byte) []byte { return jsonedit.Apply(body, e.set, e.
 // leaveOut leaves fields out too. What a dialect always drops is shared by all requests.
 func (e *edit) leaveOut(fields ...string) { e.drop = append(slices.Clip(e.drop), fields...) }
 
-// bound lowers max_tokens to most.
-func (e *edit) bound(body []byte, most int) {
-	if asked := jsonedit.Value(body, "max_tokens"); gjson.ParseBytes(asked).Num > float64(most) {
-		e.set = append(e.set, jsonedit.Member{Name: "max_tokens", Value: strconv.Itoa(most)})
+// bound holds max_tokens to what the unit allows.
+func (c *completions) bound(e *edit, body []byte) {
+	asked := jsonedit.Value(body, "max_tokens")
+	most := ""
+	switch {
+	case c.endless:
+		most = tokens(body, firstNumber(body, c.ownTokens), c.maxTokens)
+	case c.maxTokens > 0 && gjson.ParseBytes(asked).Num > float64(c.maxTokens):
+		most = strconv.Itoa(c.maxTokens)
 	}
+	if most != "" && most != string(asked) {
+		e.set = append(e.set, jsonedit.Member{Name: "max_tokens", Value: most})
+	}
+}
+
+// tokens is the request's max_tokens, or what it has in the provider's own field in its
+// place, at most most, as a number in JSON. Providers without a default of their own go on
+// for ever (as they do for a number below 0), so most holds for a request that does not say
+// too. It is empty if neither does.
+func tokens(body, own []byte, most int) string {
+	asked := gjson.ParseBytes(jsonedit.Value(body, "max_tokens"))
+	if asked.Type != gjson.Number {
+		asked = gjson.ParseBytes(own)
+	}
+	switch {
+	case asked.Type == gjson.Number && (most == 0 || 0 <= asked.Num && asked.Num <= float64(most)):
+		return asked.Raw
+	case most > 0:
+		return strconv.Itoa(most)
+	}
+	return ""
+}
+
+// firstNumber is the raw number in the first of these fields that has one; nil if none has.
+func firstNumber(body []byte, names []string) []byte {
+	for _, name := range names {
+		if value := jsonedit.Value(body, name); gjson.ParseBytes(value).Type == gjson.Number {
+			return value
+		}
+	}
+	return nil
 }
 
 // streamOptions is the request's stream_options with the usage asked for.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ghostline-dev/ghostline/proxy/config"
 	"github.com/google/go-cmp/cmp"
+	"github.com/tidwall/gjson"
 )
 
 // unitOf is a unit with the defaults that its config would have.
@@ -119,6 +120,42 @@ func TestDialectRequests(t *testing.T) {
 				t.Errorf("headers (-want +got)\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestMaxTokensHold: no spelling of a request gets more tokens than its unit allows, from
+// providers that would give them.
+func TestMaxTokensHold(t *testing.T) {
+	bounded := func(u config.Unit) config.Unit { u.MaxTokens = 50; return u }
+	type sent = map[string]any // by path: what is sent there; nil is nothing
+	for name, tc := range map[string]struct {
+		unit config.Unit
+		body string
+		want sent
+	}{
+		"llama.cpp, its own field":          {llama, `{"prompt":"a","max_tokens":10,"n_predict":9000}`, sent{"max_tokens": 10.0, "n_predict": nil}},
+		"llama.cpp, without bound":          {llama, `{"prompt":"a","n_predict":-1}`, sent{"max_tokens": 50.0, "n_predict": nil}},
+		"llama.cpp, in another form":        {llama, `{"prompt":"a","n_predict":"9000"}`, sent{"max_tokens": 50.0, "n_predict": nil}},
+		"llama.cpp, by an escape":           {llama, `{"prompt":"a","n\u005fpredict":9000,"n_predict":1}`, sent{"max_tokens": 50.0, "n_predict": nil}},
+		"llama.cpp, twice":                  {llama, `{"prompt":"a","n_predict":1,"n_predict":9000}`, sent{"max_tokens": 1.0, "n_predict": nil}},
+		"llama.cpp, within the bound":       {llama, `{"prompt":"a","max_tokens":10,"n_predict":20}`, sent{"max_tokens": 10.0, "n_predict": nil}},
+		"llama.cpp, nothing said":           {llama, `{"prompt":"a"}`, sent{"max_tokens": 50.0, "n_predict": nil}},
+		"llama.cpp, infill, its own field":  {infill, `{"prompt":"a","n_predict":9000}`, sent{"n_predict": 50.0}},
+		"Ollama, nothing said":              {ollama, `{"prompt":"a","max_tokens":null}`, sent{"max_tokens": 50.0}},
+		"Ollama, generate, its own field":   {generate, `{"prompt":"a","options":{"num_predict":-1,"num_ctx":9}}`, sent{"options.num_predict": 50.0, "options.num_ctx": 9.0}},
+		"Ollama, generate, in capitals":     {generate, `{"prompt":"a","max_tokens":9,"Options":{"num_predict":9000},"option\u017f":{"num_predict":-1},"RAW":false}`, sent{"options.num_predict": 9.0, "Options": nil, "optionſ": nil, "RAW": nil}},
+		"vLLM has a bound of its own":       {vllm, `{"prompt":"a"}`, sent{"max_tokens": nil}},
+		"OpenAI: others' fields are nobody": {config.Unit{Provider: config.ProviderOpenAI}, `{"prompt":"a","n_predict":9000,"max_tokens":51}`, sent{"max_tokens": 50.0, "n_predict": 9000.0}},
+	} {
+		out, err := dialectOf(t, bounded(tc.unit)).Request(Request{Body: []byte(tc.body), Model: "m"})
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		for path, want := range tc.want {
+			if got := gjson.GetBytes(out.Body, path).Value(); got != want {
+				t.Errorf("%s: %s is %v, want %v, in %s", name, path, got, want, out.Body)
+			}
+		}
 	}
 }
 

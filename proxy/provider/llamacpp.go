@@ -3,7 +3,6 @@ package provider
 import (
 	"bytes"
 	"net/textproto"
-	"strconv"
 	"time"
 
 	"github.com/ghostline-dev/ghostline/internal/jsonedit"
@@ -18,42 +17,17 @@ func newLlamaCpp(u config.Unit) Dialect {
 	}
 	c := newCompletions(u)
 	c.can = capabilities{answers: true, prompts: true}
-	c.drop = []string{"best_of", "echo"} // the first is refused even if it asks for nothing
+	c.endless, c.ownTokens = true, llamaTokens
+	c.drop = append([]string{"best_of", "echo"}, llamaTokens...) // best_of is refused even if it asks for nothing
 	return &llamaCompletions{c}
 }
 
 // llamaCompletions speaks llama.cpp's POST /v1/completions.
 type llamaCompletions struct{ completions }
 
-// Request has max_tokens say how long the answer may be. The server's own fields would
-// count before it, and get round its bounds.
-func (l *llamaCompletions) Request(r Request) (Outbound, error) {
-	e, err := l.edit(r)
-	if err != nil {
-		return Outbound{}, err
-	}
-	if own := llamaTokens(r.Body); own != nil {
-		e.leaveOut(llamaTokenFields...)
-		if gjson.ParseBytes(jsonedit.Value(r.Body, "max_tokens")).Type != gjson.Number {
-			e.set = append(e.set, jsonedit.Member{Name: "max_tokens", Value: tokens(nil, own, l.maxTokens)})
-		}
-	}
-	return Outbound{Body: e.apply(r.Body), Headers: bearer(r.Credential)}, nil
-}
-
-// llamaTokenFields are llama.cpp's own names for max_tokens, in the order in which they
-// count.
-var llamaTokenFields = []string{"n_predict", "max_completion_tokens"}
-
-// llamaTokens is the raw number in the first of these fields that has one; nil if none has.
-func llamaTokens(body []byte) []byte {
-	for _, name := range llamaTokenFields {
-		if own := jsonedit.Value(body, name); gjson.ParseBytes(own).Type == gjson.Number {
-			return own
-		}
-	}
-	return nil
-}
+// llamaTokens are llama.cpp's own names for max_tokens, in the order in which they count.
+// It takes them rather than max_tokens where a request has both.
+var llamaTokens = []string{"n_predict", "max_completion_tokens"}
 
 // Event bears two peculiarities: the stream for several prompts begins with null, and
 // each choice of several tells its own usage.
@@ -85,7 +59,7 @@ func (l *llamaInfill) Request(r Request) (Outbound, error) {
 		// The field prompt would stand behind the mark of the middle.
 		drop: []string{"prompt", "suffix", "max_tokens", "max_completion_tokens", "best_of", "echo", "stream_options"},
 	}
-	if most := tokens(r.Body, llamaTokens(r.Body), l.maxTokens); most != "" {
+	if most := tokens(r.Body, firstNumber(r.Body, llamaTokens), l.maxTokens); most != "" {
 		e.set = append(e.set, jsonedit.Member{Name: "n_predict", Value: most})
 	}
 	if stop := jsonedit.Value(r.Body, "stop"); hasText(stop) { // which /infill passes over
@@ -107,24 +81,6 @@ func textOf(body []byte, name string) string {
 		return string(text)
 	}
 	return `""`
-}
-
-// tokens is the request's max_tokens, or what it has in the provider's own field in its
-// place, at most most, as a number in JSON. Providers without a default of their own go on
-// for ever (as they do for a number below 0), so most holds for a request that does not say
-// too. It is empty if neither does.
-func tokens(body, own []byte, most int) string {
-	asked := gjson.ParseBytes(jsonedit.Value(body, "max_tokens"))
-	if asked.Type != gjson.Number {
-		asked = gjson.ParseBytes(own)
-	}
-	switch {
-	case asked.Type == gjson.Number && (most == 0 || 0 <= asked.Num && asked.Num <= float64(most)):
-		return asked.Raw
-	case most > 0:
-		return strconv.Itoa(most)
-	}
-	return ""
 }
 
 // listOf is a list of one raw value.

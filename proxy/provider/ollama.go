@@ -19,7 +19,7 @@ func newOllama(u config.Unit) Dialect {
 		return &ollamaGenerate{fim: newFillInTheMiddle(u.FillInTheMiddle), maxTokens: u.MaxTokens}
 	}
 	c := newCompletions(u)
-	c.can = onlyOne
+	c.can, c.endless = onlyOne, true
 	c.drop = []string{"n", "best_of", "echo", "logit_bias", "user"}
 	return &ollamaCompletions{c}
 }

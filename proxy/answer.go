@@ -32,6 +32,8 @@ type answer struct {
 	held []byte
 	// seen and finished have bit i set once choice i was seen and has ended.
 	seen, finished uint64
+	// last says that the event before was the last of its choices.
+	last bool
 	// out is where the answer goes, once it goes.
 	out *clientStream
 }
@@ -87,17 +89,18 @@ func (a *answer) readWhole() error {
 // end, the provider's or our own, and io.ErrUnexpectedEOF if the answer is not
 // whole: a fake end would make a part look like all. Whole is an answer whose
 // choices have all finished; without the provider's own mark they must also be
-// as many as were asked for.
+// as many as were asked for. A provider without a mark is not waited for then.
 func (a *answer) next() (provider.Event, error) {
+	if a.last && a.hasAll() {
+		return provider.Event{Done: true}, nil
+	}
 	var event provider.Event
 	data, err := a.events.Next()
 	if err == nil {
 		event, err = a.repeats.Event(a.x.unit.dialect, &a.head, data)
 	}
-	whole := a.seen != 0 && a.seen == a.finished
 	switch {
-	case errors.Is(err, io.EOF) && whole && bits.OnesCount64(a.finished) >= a.x.ask.answers(),
-		err == nil && event.Done && whole:
+	case errors.Is(err, io.EOF) && a.hasAll(), err == nil && event.Done && a.isWhole():
 		return provider.Event{Done: true}, nil
 	case errors.Is(err, io.EOF), err == nil && event.Done:
 		return provider.Event{}, io.ErrUnexpectedEOF
@@ -108,7 +111,15 @@ func (a *answer) next() (provider.Event, error) {
 	return event, nil
 }
 
+// isWhole says that all choices that were seen have finished, hasAll that they are as
+// many as were asked for.
+func (a *answer) isWhole() bool { return a.seen != 0 && a.seen == a.finished }
+func (a *answer) hasAll() bool {
+	return a.isWhole() && bits.OnesCount64(a.finished) >= a.x.ask.answers()
+}
+
 func (a *answer) count(event provider.Event) {
+	a.last = event.Last
 	a.seen |= event.Seen
 	a.finished |= event.Finished
 	a.x.tokens += int64(event.Tokens)

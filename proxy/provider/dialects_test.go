@@ -243,6 +243,7 @@ func TestDialectEvents(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d, want := dialectOf(t, tc.unit), tc.event
+			want.Last = want.Finished != 0 && (cmp.Equal(tc.unit, infill) || cmp.Equal(tc.unit, generate))
 			switch {
 			case want.Done:
 			case tc.want == "":

@@ -75,5 +75,6 @@ func (e *Event) addOwn(c choice) {
 	}
 	if c.reason != "" {
 		e.Finished |= bit
+		e.Last = true
 	}
 }

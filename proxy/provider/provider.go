@@ -75,6 +75,9 @@ type Event struct {
 	Data []byte
 	// Done is the provider's mark of the end; all else is unset then.
 	Done bool
+	// Last says that the provider sends nothing more of the choices that it ends, and no
+	// mark of the end behind them.
+	Last bool
 	// Choices is how many choices the event has; 0 is an event about the
 	// request, such as its usage.
 	Choices int

@@ -197,6 +197,32 @@ func TestTrailersStayHere(t *testing.T) {
 	})
 }
 
+// TestTheEndIsNotWaitedFor has units hold their stream open after they have said all:
+// the client gets the end with the last event.
+func TestTheEndIsNotWaitedFor(t *testing.T) {
+	each(t, forms, overBoth, func(t *testing.T, p speaker, s *stack, unit *switched) {
+		ended := make(chan struct{})
+		unit.is(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			p.says(p.stream("a"))(w, r)
+			<-ended
+		}))
+		resp, err := s.h2c().Do(s.request(t.Context(), s.plainURL, "/v1/completions", prompt))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		body := bufio.NewReader(resp.Body)
+		for line := ""; line != "data: [DONE]\n"; {
+			if line, err = body.ReadString('\n'); err != nil {
+				t.Fatalf("the stream ended: %v", err)
+			}
+		}
+		close(ended)
+		s.outcomes("ok", 1)
+		s.settled()
+	})
+}
+
 // chunked writes a body in chunks of odd sizes, and odd forms of them.
 func chunked(body, trailers string) string {
 	var out strings.Builder

@@ -34,10 +34,11 @@ func (x *exchange) readBody(most int64) error {
 	var buf bytes.Buffer
 	buf.Grow(int(min(max(x.length, 0), firstBuffer)) + bytes.MinRead)
 	_, err := buf.ReadFrom(io.LimitReader(x.source, most+1))
+	ended := deadline.stop() // perhaps as the body was whole; the connection is spoilt even so
 	switch {
 	case x.isSuperseded.Load():
 		return superseded()
-	case errors.Is(err, os.ErrDeadlineExceeded):
+	case errors.Is(err, os.ErrDeadlineExceeded), ended:
 		return bodyTooSlow(within)
 	case err != nil:
 		return bodyBroken(err)
@@ -70,10 +71,10 @@ func bodyBroken(cause error) *clientError {
 // deadline on the connection costs more than the read, so it is only set when
 // time is up.
 type readDeadline struct {
-	mu      sync.Mutex
-	timer   *time.Timer
-	stopped bool
-	source  bodySource
+	mu               sync.Mutex
+	timer            *time.Timer
+	stopped, expired bool
+	source           bodySource
 }
 
 func startReadDeadline(source bodySource, within time.Duration) *readDeadline {
@@ -86,15 +87,17 @@ func (d *readDeadline) expire() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !d.stopped {
+		d.expired = true
 		// An error means that the connection is gone, which ends the read too.
 		_ = d.source.SetReadDeadline(time.Unix(1, 0))
 	}
 }
 
-// stop returns once the deadline can no longer touch the source.
-func (d *readDeadline) stop() {
+// stop returns once the deadline can no longer touch the source, and whether it has.
+func (d *readDeadline) stop() (expired bool) {
 	d.timer.Stop()
 	d.mu.Lock()
+	defer d.mu.Unlock()
 	d.stopped = true
-	d.mu.Unlock()
+	return d.expired
 }

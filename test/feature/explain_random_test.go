@@ -6,6 +6,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -39,9 +40,9 @@ var drawnMatches = []config.ClientMatch{
 
 var drawnChanges = []config.BodyChange{
 	bodyChange("Set", "logit_bias.50256", "-100"), bodyChange("Max", "max_tokens", "20"), bodyChange("Default", "max_tokens", "30"), bodyChange("Min", "temperature", "0.5"),
-	bodyChange("Append", "stop", `"\n\n"`), bodyChange("Set", "n", "3"), bodyChange("Max", "n", "1"), bodyChange("Set", "prompt", `["a","b"]`), bodyChange("Set", "prompt.x", "1"),
+	bodyChange("Append", "stop", `"\n\n"`), bodyChange("Set", "n", "3"), bodyChange("Max", "n", "1"), bodyChange("Set", "prompt", `["a","b"]`),
 	bodyChange("Set", "suffix", `"z"`), bodyChange("Set", "suffix", "null"), bodyChange("Set", "echo", "true"), bodyChange("Set", "max_tokens", "null"), bodyChange("Default", `extra.a\.b`, "[1]"),
-	bodyChange("Set", "options.num_predict", "7"), bodyChange("Set", "seed", "9"), {Op: "Remove", Path: "extra"}, {Op: "Remove", Path: "prompt"},
+	bodyChange("Set", "options.num_predict", "7"), bodyChange("Set", "seed", "9"), {Op: "Remove", Path: "extra"}, {Op: "Remove", Path: "nwo"},
 }
 
 var drawnFields = []string{
@@ -208,6 +209,8 @@ func (s *stack) isAsExplained(client *http.Client, q proxy.Question) bool {
 	return true
 }
 
+var uniqueID = regexp.MustCompile(`^(r-\d+)-.+$`)
+
 func (s *stack) arrivedAsExplained(e *proxy.Explanation, answer reply) {
 	t, got := s.t, s.arrived.last(s.t)
 	t.Helper()
@@ -223,8 +226,12 @@ func (s *stack) arrivedAsExplained(e *proxy.Explanation, answer reply) {
 		explained = append(explained, h.Name+": "+strings.Replace(h.Value, "(the unit's credential)", unitKey, 1))
 	}
 	for name, values := range got.header {
+		value := strings.Join(values, "; ")
+		if name == "X-Request-Id" { // to vLLM it goes with something more, which is explained as just that
+			value = uniqueID.ReplaceAllString(value, "$1-(unique)")
+		}
 		if name != "Content-Length" {
-			arrived = append(arrived, name+": "+strings.Join(values, "; "))
+			arrived = append(arrived, name+": "+value)
 		}
 	}
 	slices.Sort(explained)

@@ -114,9 +114,9 @@ func TestUnitThatFallsSilent(t *testing.T) {
 		fault func(*network)
 		fresh bool // no connection was there before
 	}{
-		{"hangs from the start", func(t *config.Timeouts) { t.FirstByte = shortly }, "", (*network).hold, true},
-		{"hangs while asked", func(t *config.Timeouts) { t.FirstByte = shortly }, "", (*network).hold, false},
-		{"lost while asked", func(t *config.Timeouts) { t.FirstByte = shortly }, "", (*network).blackhole, false},
+		{"hangs from the start", func(t *config.Timeouts) { t.FirstByte = 4 * shortly }, "", (*network).hold, true},
+		{"hangs while asked", func(t *config.Timeouts) { t.FirstByte = 4 * shortly }, "", (*network).hold, false},
+		{"lost while asked", func(t *config.Timeouts) { t.FirstByte = 4 * shortly }, "", (*network).blackhole, false},
 		{"lost mid-stream", func(t *config.Timeouts) { t.Idle = 3 * shortly }, first, (*network).blackhole, false},
 	} {
 		eachProtocol(t, func(t *testing.T, protocol string) {

@@ -5,6 +5,9 @@ package identity
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
+	"time"
 )
 
 // ErrUnknownCredential is a provider's answer that a credential is nobody's. It
@@ -47,6 +50,21 @@ type Identity struct {
 	// them. Entitlements may ask for each.
 	Organizations, Teams []string
 	Claims               map[string][]string
+	// Expires is when the credential ends, zero if it is not known to. Nothing that is
+	// remembered of it is used afterwards.
+	Expires time.Time
+	// Stale says that the provider is out, and that this is its last good answer.
+	Stale bool
+}
+
+// clone is a copy that may be changed.
+func (i Identity) clone() Identity {
+	i.Models, i.Organizations, i.Teams = slices.Clone(i.Models), slices.Clone(i.Organizations), slices.Clone(i.Teams)
+	i.Claims = maps.Clone(i.Claims)
+	for name, values := range i.Claims {
+		i.Claims[name] = slices.Clone(values)
+	}
+	return i
 }
 
 // Provider knows credentials.
@@ -58,6 +76,30 @@ type Provider interface {
 	// cannot be of this provider, by its type or its form, is unknown without asking.
 	Identify(ctx context.Context, credential Credential) (Identity, error)
 }
+
+// Screener is a Provider that tells by a credential's type or form that it cannot be one
+// of its own. Those are unknown even while the provider is out, and cost it nothing.
+type Screener interface {
+	Provider
+	// Plausible is false for a credential that Identify knows to be unknown without asking.
+	Plausible(credential Credential) bool
+}
+
+// OutageError is an outage of which more is known. Every other error that is not
+// ErrUnknownCredential is an outage of the whole provider.
+type OutageError struct {
+	Cause error
+	// RetryAfter is how long the provider wants to be left alone; zero if it did not say.
+	RetryAfter time.Duration
+	// Single says that the provider answers, but not about this credential: others may
+	// be asked about all the same.
+	Single bool
+}
+
+func (e *OutageError) Error() string { return e.Cause.Error() }
+
+// Unwrap returns the cause.
+func (e *OutageError) Unwrap() error { return e.Cause }
 
 // Login is how a person gets a credential of a provider: OAuth's device flow (RFC 8628),
 // by a client that is public (RFC 6749 section 2.1).

@@ -95,13 +95,19 @@ func LoadConfig(path string) (Config, error) {
 
 func (c *Config) resolvePaths(dir string) {
 	resolve := func(path *string) {
-		if !filepath.IsAbs(*path) {
+		if *path != "" && !filepath.IsAbs(*path) {
 			*path = filepath.Join(dir, *path)
 		}
 	}
 	resolve(&c.Keys.Directory)
 	for i := range c.IdentityProviders {
-		resolve(&c.IdentityProviders[i].Static.File)
+		switch p := &c.IdentityProviders[i]; p.Type {
+		case ProviderStatic:
+			resolve(&p.Static.File)
+		case ProviderGitHub:
+			resolve(&p.GitHub.ClientSecretFile)
+			resolve(&p.GitHub.CAFile)
+		}
 	}
 }
 

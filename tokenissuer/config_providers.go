@@ -2,6 +2,7 @@ package tokenissuer
 
 import (
 	"fmt"
+	"regexp"
 )
 
 // ProviderConfig is one identity provider. They are asked in order.
@@ -10,13 +11,25 @@ type ProviderConfig struct {
 	// Type says which of the blocks below holds.
 	Type   ProviderType  `json:"type"`
 	Static *StaticConfig `json:"static"`
+	GitHub *GitHubConfig `json:"github"`
+	// Timeout bounds a lookup, InFlight how many there are at a time. Neither they nor
+	// Cache are of type Static.
+	Timeout  Duration    `json:"timeout"`
+	InFlight int         `json:"inFlight"`
+	Cache    CacheConfig `json:"cache"`
 }
 
 // ProviderType is a kind of identity provider.
 type ProviderType string
 
-// ProviderStatic is a list of credentials in a file.
-const ProviderStatic ProviderType = "Static"
+// The kinds of identity providers.
+const (
+	ProviderStatic ProviderType = "Static" // a list of credentials in a file
+	ProviderGitHub ProviderType = "GitHub" // github.com, GHE.com or an Enterprise Server
+)
+
+// providerNamePattern is of names that stand before a colon in subjects.
+var providerNamePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
 // StaticConfig is a provider of type Static.
 type StaticConfig struct {
@@ -36,16 +49,31 @@ func (c *Config) checkProviders() []error {
 		switch {
 		case p.Name == "":
 			problems = append(problems, fmt.Errorf("%s.name: it is missing", field))
+		case !providerNamePattern.MatchString(p.Name):
+			problems = append(problems, fmt.Errorf("%s.name: it must be at most 63 letters, digits, dots, dashes and underscores", field))
 		case names[p.Name]:
 			problems = append(problems, fmt.Errorf("%s.name: %q is taken", field, p.Name))
 		}
 		names[p.Name] = true
-		switch {
-		case p.Type != ProviderStatic:
-			problems = append(problems, fmt.Errorf("%s.type: %q is not known; it must be %s", field, p.Type, ProviderStatic))
-		case p.Static == nil || p.Static.File == "":
-			problems = append(problems, fmt.Errorf("%s.static.file: it is missing; name the file with the credentials", field))
-		}
+		problems = append(problems, p.check(field)...)
 	}
 	return problems
+}
+
+// check is of what the type needs.
+func (p *ProviderConfig) check(field string) []error {
+	switch p.Type {
+	case ProviderStatic:
+		return []error{p.Static.check(field), p.checkNoCache(field)}
+	case ProviderGitHub:
+		return []error{p.GitHub.check(field), p.checkCache(field)}
+	}
+	return []error{fmt.Errorf("%s.type: %q is not known; it must be %s or %s", field, p.Type, ProviderStatic, ProviderGitHub)}
+}
+
+func (s *StaticConfig) check(field string) error {
+	if s == nil || s.File == "" {
+		return fmt.Errorf("%s.static.file: it is missing; name the file with the credentials", field)
+	}
+	return nil
 }

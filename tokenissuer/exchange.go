@@ -55,6 +55,8 @@ type decision struct {
 	provider string
 	claims   token.Claims // Subject and ClientID are set once an identity is known
 	token    string
+	// stale says that the provider is out and the identity its last good answer.
+	stale bool
 	// life is how long the token is good for.
 	life time.Duration
 	// refresh is when the client should come again, from now.
@@ -110,6 +112,7 @@ func (s *server) decide(ctx context.Context, asked ask, d *decision) {
 	}
 	var who identity.Identity
 	if who, d.provider, d.refused = s.identify(ctx, asked.credential); d.refused == nil {
+		d.stale = who.Stale
 		s.sign(who, asked.audience, d)
 	}
 }
@@ -118,6 +121,7 @@ func (s *server) decide(ctx context.Context, asked ask, d *decision) {
 // decides. If none does, but one could not be asked, nobody knows.
 func (s *server) identify(ctx context.Context, credential identity.Credential) (identity.Identity, string, *refusal) {
 	var out *refusal
+	var why error // of a denial, if a provider says more than that it knows nobody
 	outProvider := noProvider
 	for _, provider := range s.providers {
 		who, err := provider.Identify(ctx, credential)
@@ -127,7 +131,11 @@ func (s *server) identify(ctx context.Context, credential identity.Credential) (
 		case ctx.Err() != nil:
 			return who, provider.Name(), &refusal{result: resultCancelled, status: statusClientGone, code: "invalid_request",
 				message: "the client went away", cause: context.Cause(ctx)}
-		case !errors.Is(err, identity.ErrUnknownCredential):
+		case errors.Is(err, identity.ErrUnknownCredential):
+			if err != identity.ErrUnknownCredential {
+				why = err
+			}
+		default:
 			outProvider = provider.Name()
 			out = &refusal{result: resultUnavailable, status: http.StatusServiceUnavailable, code: "temporarily_unavailable",
 				message: "the identity provider cannot be asked right now; try again", cause: err}
@@ -137,7 +145,7 @@ func (s *server) identify(ctx context.Context, credential identity.Credential) (
 		return identity.Identity{}, outProvider, out
 	}
 	return identity.Identity{}, noProvider, &refusal{result: resultDenied, status: http.StatusForbidden, code: "invalid_request",
-		message: "the credential is not known to any identity provider of this issuer; log in again"}
+		message: "the credential is not known to any identity provider of this issuer; log in again", cause: why}
 }
 
 func (s *server) sign(who identity.Identity, audience string, d *decision) {
@@ -174,6 +182,9 @@ func (s *server) audit(w http.ResponseWriter, d decision) {
 	}
 	if d.refused == nil {
 		attributes = append(attributes, "audience", d.claims.Audience, "token_id", d.claims.ID)
+		if d.stale {
+			attributes = append(attributes, "stale", true)
+		}
 	} else {
 		attributes = append(attributes, "reason", d.refused.message)
 		if d.refused.cause != nil {

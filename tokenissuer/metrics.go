@@ -15,6 +15,7 @@ type metrics struct {
 	exchanges *prometheus.CounterVec
 	duration  *prometheus.HistogramVec
 	keys      prometheus.Gauge
+	providers *providerMetrics
 }
 
 func newMetrics(registry *prometheus.Registry) (*metrics, error) {
@@ -33,8 +34,9 @@ func newMetrics(registry *prometheus.Registry) (*metrics, error) {
 			Name: "ghostline_issuer_keys",
 			Help: "Keys that are published.",
 		}),
+		providers: newProviderMetrics(),
 	}
-	for _, c := range []prometheus.Collector{m.exchanges, m.duration, m.keys} {
+	for _, c := range append(m.providers.collectors(), m.exchanges, m.duration, m.keys) {
 		if err := registry.Register(c); err != nil {
 			return nil, err
 		}

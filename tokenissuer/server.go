@@ -2,6 +2,7 @@ package tokenissuer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -44,34 +45,34 @@ type server struct {
 // Run serves until ctx is done and running exchanges are answered, and then
 // returns nil. The error is service.ErrConfig if the issuer could not start.
 func Run(ctx context.Context, o Options) error {
-	servers, err := build(o)
+	s, servers, err := build(o)
 	if err != nil {
 		o.Listeners.Close()
 		return fmt.Errorf("%w: %w", service.ErrConfig, err)
 	}
-	return httpserver.RunAll(ctx, servers...)
+	return errors.Join(httpserver.RunAll(ctx, servers...), closeProviders(s.providers))
 }
 
-func build(o Options) ([]*httpserver.Server, error) {
+func build(o Options) (*server, []*httpserver.Server, error) {
 	if err := o.Listeners.Check(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if o.Metrics == nil {
 		o.Metrics = prometheus.NewRegistry()
 	}
 	s, err := newServer(o)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	handler, err := s.handler()
 	if err != nil {
-		return nil, err
+		return nil, nil, errors.Join(err, closeProviders(s.providers))
 	}
 	servers := o.Listeners.Traffic(httpserver.Server{Handler: handler, Log: o.Log, MaxHeaderBytes: maxHeaderBytes})
 	if admin := o.Listeners.Admin; admin != nil {
 		servers = append(servers, &httpserver.Server{Name: "admin", Listener: admin, Handler: s.adminHandler(o.Metrics), Log: o.Log})
 	}
-	return servers, nil
+	return s, servers, nil
 }
 
 func newServer(o Options) (*server, error) {
@@ -79,23 +80,28 @@ func newServer(o Options) (*server, error) {
 		return nil, err
 	}
 	s := &server{config: o.Config, log: o.Log, now: time.Now}
-	for _, p := range o.Config.IdentityProviders {
-		provider, err := newProvider(p, o.Log)
-		if err != nil {
-			return nil, fmt.Errorf("identity provider %s: %w", p.Name, err)
-		}
-		s.providers = append(s.providers, provider)
-	}
-	var err error
-	if s.ring, err = keys.OpenDirectory(o.Config.Keys.Directory, s.now()); err != nil {
-		return nil, err
-	}
-	if s.metrics, err = newMetrics(o.Metrics); err != nil {
-		return nil, err
+	if err := s.open(o); err != nil {
+		return nil, errors.Join(err, closeProviders(s.providers))
 	}
 	s.metrics.keys.Set(float64(s.ring.Public.Len()))
 	o.Log.Info("signing", "kid", s.ring.Signer.KeyID, "published", s.ring.Public.IDs())
 	return s, nil
+}
+
+// open makes what the server stands on.
+func (s *server) open(o Options) (err error) {
+	if s.metrics, err = newMetrics(o.Metrics); err != nil {
+		return err
+	}
+	for _, p := range o.Config.IdentityProviders {
+		provider, err := newProvider(p, o.Log, s.metrics.providers)
+		if err != nil {
+			return fmt.Errorf("identity provider %s: %w", p.Name, err)
+		}
+		s.providers = append(s.providers, provider)
+	}
+	s.ring, err = keys.OpenDirectory(o.Config.Keys.Directory, s.now())
+	return err
 }
 
 // handler is the public side.

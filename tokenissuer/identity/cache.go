@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"runtime/debug"
 	"sync"
@@ -170,12 +171,16 @@ func (c *Cached) Outage() error {
 	return c.outage.cause
 }
 
-// Close ends all lookups and waits for them. Identify is an outage from then on.
+// Close ends all lookups, waits for them, and closes the provider if that can be. Identify
+// is an outage from then on.
 func (c *Cached) Close() error {
 	c.mu.Lock()
 	c.end()
 	c.mu.Unlock()
 	c.running.Wait()
+	if provider, ok := c.provider.(io.Closer); ok {
+		return provider.Close()
+	}
 	return nil
 }
 

@@ -1,4 +1,4 @@
-// Package strict has stand-ins for model providers that cannot run in a test:
+// Package strict has stand-ins for providers that cannot run in a test:
 // HTTP handlers that take a request apart by the provider's published API
 // reference, refuse what the provider refuses, in its own words, and answer in
 // its own form.
@@ -27,4 +27,16 @@
 //
 // The handlers serve whatever version of HTTP they are put behind, and send
 // every event on its own.
+//
+// [GitHub] is the same for an identity provider: GitHub's REST API and its OAuth
+// device flow, written from docs.github.com. Who there is in it is said with
+// [GitHub.AddUser], [GitHub.AddOrg], [GitHub.Join] and so on, what goes wrong with
+// [GitHub.Fail].
+//
+//	github := strict.NewGitHub(strict.GitHubOptions{})
+//	github.AddUser(strict.GitHubUser{Login: "mona"})
+//	github.AddOrg(strict.GitHubOrg{Login: "acme"})
+//	github.Join("mona", "acme", strict.GitHubMember{})
+//	token := github.AddToken(strict.GitHubToken{Login: "mona", Scopes: []string{"read:org"}})
+//	server := httptest.NewServer(github)
 package strict

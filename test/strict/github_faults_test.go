@@ -28,6 +28,9 @@ func TestGitHubQuota(t *testing.T) {
 	if response, _ := s.check(t, token); response.Header.Get("X-RateLimit-Remaining") != "2" {
 		t.Errorf("the app has %s left", response.Header.Get("X-RateLimit-Remaining"))
 	}
+	if response, _ := serveGitHub(t, GitHubOptions{}).ask(t, "gho_no", call{path: "/user"}); response.Header.Get("X-RateLimit-Limit") != "60" {
+		t.Errorf("an address has %s requests", response.Header.Get("X-RateLimit-Limit"))
+	}
 	s.ask(t, token, call{path: "/user"})
 	s.clean(t)
 	response, body := s.ask(t, token, call{path: "/user"})
@@ -96,6 +99,24 @@ func TestGitHubLimits(t *testing.T) {
 				t.Errorf("the violations are %q", said)
 			}
 		})
+	}
+}
+
+// TestGitHubHeal: nothing is left of a limit, on an Enterprise Server either, which
+// has no headers of limits but those of one that it ran into.
+func TestGitHubHeal(t *testing.T) {
+	for prefix, left := range map[string]string{"": "4999", "/api/v3": ""} {
+		s := serveGitHub(t, GitHubOptions{EnterpriseServer: prefix != ""})
+		token := s.token(read)
+		s.Fail(GitHubFault{Primary: true})
+		if response, _ := s.ask(t, token, call{path: prefix + "/user"}); response.StatusCode != 403 || response.Header.Get("X-RateLimit-Remaining") != "0" {
+			t.Errorf("got %s %v", response.Status, response.Header)
+		}
+		s.Heal()
+		if response, _ := s.ask(t, token, call{path: prefix + "/user"}); response.StatusCode != 200 || response.Header.Get("X-RateLimit-Remaining") != left {
+			t.Errorf("healed, got %s %v", response.Status, response.Header)
+		}
+		s.clean(t)
 	}
 }
 

@@ -55,8 +55,6 @@ type decision struct {
 	provider string
 	claims   token.Claims // Subject and ClientID are set once an identity is known
 	token    string
-	// stale says that the provider is out and the identity its last good answer.
-	stale bool
 	// life is how long the token is good for.
 	life time.Duration
 	// refresh is when the client should come again, from now.
@@ -112,7 +110,6 @@ func (s *server) decide(ctx context.Context, asked ask, d *decision) {
 	}
 	var who identity.Identity
 	if who, d.provider, d.refused = s.identify(ctx, asked.credential); d.refused == nil {
-		d.stale = who.Stale
 		s.sign(who, asked.audience, d)
 	}
 }
@@ -182,9 +179,6 @@ func (s *server) audit(w http.ResponseWriter, d decision) {
 	}
 	if d.refused == nil {
 		attributes = append(attributes, "audience", d.claims.Audience, "token_id", d.claims.ID)
-		if d.stale {
-			attributes = append(attributes, "stale", true)
-		}
 	} else {
 		attributes = append(attributes, "reason", d.refused.message)
 		if d.refused.cause != nil {

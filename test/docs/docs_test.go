@@ -51,6 +51,16 @@ func TestIssuerConfig(t *testing.T) {
 	if c.TokenLife != tokenissuer.Duration(tokenissuer.DefaultTokenLife) {
 		t.Errorf("tokenLife: the page does not have the default, %v", tokenissuer.DefaultTokenLife)
 	}
+	for _, p := range c.IdentityProviders {
+		defaults := tokenissuer.CacheConfig{
+			Life: tokenissuer.Duration(identity.DefaultCacheLife), Stale: tokenissuer.Duration(identity.DefaultCacheStale),
+			Negative: tokenissuer.Duration(identity.DefaultCacheNegative), Entries: identity.DefaultCacheEntries,
+		}
+		written := p.Timeout != 0 || p.InFlight != 0 || p.Cache != tokenissuer.CacheConfig{}
+		if written && (p.Cache != defaults || p.Timeout != tokenissuer.Duration(identity.DefaultTimeout) || p.InFlight != identity.DefaultInFlight) {
+			t.Errorf("identity provider %s: the page does not have the defaults, %+v", p.Name, defaults)
+		}
+	}
 	hasFields(t, example, reflect.TypeFor[tokenissuer.Config]())
 }
 

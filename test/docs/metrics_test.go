@@ -190,7 +190,8 @@ func runProxy(ctx context.Context, t *testing.T, dir string, env service.Env) er
 // runIssuer runs an issuer by the page's example.
 func runIssuer(ctx context.Context, t *testing.T, dir string, env service.Env) error {
 	file := filepath.Join(dir, "issuer.yaml")
-	for name, content := range map[string]string{file: block(t, "issuer.yaml"), filepath.Join(dir, "identities.yaml"): block(t, "identities.yaml")} {
+	for name, content := range map[string]string{file: block(t, "issuer.yaml"), filepath.Join(dir, "identities.yaml"): block(t, "identities.yaml"),
+		filepath.Join(dir, "github-secret"): "secret"} {
 		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
 			return err
 		}

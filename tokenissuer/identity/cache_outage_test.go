@@ -138,9 +138,7 @@ func TestArrivalsAfterOutage(t *testing.T) {
 		if c.provider.most > DefaultInFlight || c.provider.most < DefaultInFlight/2 {
 			t.Errorf("%d lookups at a time, want %d at most", c.provider.most, DefaultInFlight)
 		}
-		if err := c.Outage(); err != nil {
-			t.Errorf("waiting is taken for an outage: %v", err)
-		}
+		c.wantNoOutage()
 	})
 }
 
@@ -189,8 +187,38 @@ func TestStrangersDoNotBarTheKnown(t *testing.T) {
 		}
 		wait.Wait()
 		c.tally.want(t, map[CacheResult]int{CacheAsked: 98, CacheBusy: 904})
-		if err := c.Outage(); err != nil {
-			t.Errorf("strangers are taken for an outage: %v", err)
+		c.wantNoOutage()
+	})
+}
+
+// wantNoOutage holds that the provider was never held to be out.
+func (c *cached) wantNoOutage() {
+	c.t.Helper()
+	if len(c.tally.up) != 1 {
+		c.t.Errorf("waiting was taken for an outage: up was %v", c.tally.up)
+	}
+}
+
+// TestOutageEndsWaiting: who waits for a turn when the outage is noticed does not cost
+// the provider, or the client, another timeout.
+func TestOutageEndsWaiting(t *testing.T) {
+	inBubble(t, CacheOptions{InFlight: 4}, func(t *testing.T, c *cached) {
+		c.provider.answers(takes(time.Second, isOut))
+		start := time.Now()
+		var wait sync.WaitGroup
+		for i := range 100 {
+			wait.Go(func() {
+				if _, err := c.identify(fmt.Sprint(i)); !errors.Is(err, errOut) {
+					t.Errorf("error %v", err)
+				}
+			})
+		}
+		wait.Wait()
+		if calls := c.provider.calls(); calls > 6 {
+			t.Errorf("the provider was asked %d times", calls)
+		}
+		if took := time.Since(start); took > 2*time.Second {
+			t.Errorf("the last waited %v", took)
 		}
 	})
 }

@@ -87,6 +87,11 @@ func hostile() map[string]http.HandlerFunc {
 		"shorter than said": raw("HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n{}"),
 		"a bad chunk":       raw("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + hubToken + "\r\n"),
 		"closed":            raw(""),
+		"without an end": func(w http.ResponseWriter, r *http.Request) {
+			for r.Context().Err() == nil {
+				_, _ = w.Write(make([]byte, 64<<10))
+			}
+		},
 	}
 }
 
@@ -139,8 +144,8 @@ func TestGitHubOutages(t *testing.T) {
 		"an id with a fraction":   {checkPath, reply(200, checked(`{"id":1.5,"login":"a"}`, "")), all, 0},
 		"an id too large":         {checkPath, reply(200, checked(`{"id":9223372036854775808,"login":"a"}`, "")), all, 0},
 		"a name of another case":  {checkPath, reply(200, checked(`{"ID":1,"login":"a"}`, "")), alone, 0},
-		"a login with a line end": {checkPath, reply(200, checked(`{"id":1,"login":"a\nb"}`, "")), alone, 0},
-		"no login":                {checkPath, reply(200, checked(`{"id":1}`, "")), alone, 0},
+		"a login with a line end": {checkPath, reply(200, checked(`{"id":583231,"login":"a\nb"}`, "")), alone, 0},
+		"no login":                {checkPath, reply(200, checked(`{"id":583231}`, "")), alone, 0},
 		"a bad time":              {checkPath, reply(200, checked(hubUser, `,"expires_at":"soon"`)), all, 0},
 		"spam":                    {checkPath, reply(422, `{"message":"The endpoint has been spammed."}`), all, 0},
 		"another user":            {userPath, reply(200, `{"id":2,"login":"b"}`), alone, 0},

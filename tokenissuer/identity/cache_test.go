@@ -244,7 +244,7 @@ func TestEndedCredential(t *testing.T) {
 		time.Sleep(time.Minute - 1)
 		c.want("a", false, 1)
 		c.provider.answers(isOut)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		c.wantError("a", errOut, 2)
 	})
 }

@@ -119,6 +119,15 @@ func TestGitHubDeviceErrors(t *testing.T) {
 			t.Errorf("got %s, want %s", got, want)
 		}
 	}
+	s.AddApp("other", "secret")
+	if _, body := s.device(t, "/login/oauth/access_token", "application/json", "client_id", "other", "device_code", device, "grant_type", deviceGrant); gjson.Get(body, "error").Str != "incorrect_device_code" {
+		t.Errorf("another app got %s", body)
+	}
+	s.Approve(s.Devices()[3].UserCode, "mona", []string{"user"})
+	s.pass(5 * time.Second)
+	if body := s.mustPoll(t, device); gjson.Get(body, "scope").Str != "user" {
+		t.Errorf("the user granted less than %s", body)
+	}
 	if said := s.Violations(); len(said) != 2 {
 		t.Errorf("the violations are %q", said)
 	}

@@ -93,6 +93,21 @@ func TestGitHubTokenForms(t *testing.T) {
 	}
 }
 
+// TestGitHubLeaks: a revoked token is still none for a URL; headers come once.
+func TestGitHubLeaks(t *testing.T) {
+	s := serveGitHub(t, GitHubOptions{})
+	revoked := s.token()
+	s.Revoke(revoked)
+	s.ask(t, s.token(), call{path: "/users/" + revoked})
+	request := call{method: "GET", path: "/user"}.request(t, s.url, nil)
+	request.Header["Authorization"] = []string{"Bearer a", "Bearer b"}
+	send(t, request)
+	said := strings.Join(s.Violations(), "\n")
+	if !strings.Contains(said, "a credential is in the URL's path") || !strings.Contains(said, "header Authorization is there 2 times") {
+		t.Errorf("the violations are %q", said)
+	}
+}
+
 // TestGitHubDenials: what a client cannot know is no violation.
 func TestGitHubDenials(t *testing.T) {
 	s := serveGitHub(t, GitHubOptions{})

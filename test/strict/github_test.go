@@ -195,7 +195,7 @@ func TestGitHubCheckToken(t *testing.T) {
 		})
 	}
 	s.clean(t)
-	if _, body := s.check(t, good); gjson.Get(body, "user.login").Str != "mona" || gjson.Get(body, "scopes.0").Str != read {
+	if response, body := s.check(t, good); response.Header.Get("X-RateLimit-Limit") != "5000" || gjson.Get(body, "user.login").Str != "mona" || gjson.Get(body, "scopes.0").Str != read {
 		t.Errorf("got %s", body)
 	}
 	for credential, status := range map[string]int{"no": 401, "": 401} {
@@ -242,6 +242,10 @@ func TestGitHubMemberships(t *testing.T) {
 	if _, body := s.ask(t, token, call{path: "/user/memberships/orgs"}); names(body, "organization.login") != "corp later" || names(body, "user.login") != "lisa lisa" {
 		t.Errorf("got %s", body)
 	}
+	s.Join("lisa", "acme", GitHubMember{})
+	if response, body := s.ask(t, token, call{path: "/orgs/acme/teams/core/memberships/lisa"}); response.StatusCode != 404 {
+		t.Errorf("who left is still in a team: %s", body)
+	}
 	s.clean(t)
 }
 
@@ -287,6 +291,22 @@ func TestGitHubTeams(t *testing.T) {
 		t.Errorf("got %s", body)
 	}
 	s.clean(t)
+}
+
+// TestGitHubTLS: links are to where the client came from.
+func TestGitHubTLS(t *testing.T) {
+	s := serveGitHub(t, GitHubOptions{})
+	server := httptest.NewTLSServer(s.GitHub)
+	t.Cleanup(server.Close)
+	request := call{method: "GET", path: "/user/orgs?per_page=1"}.request(t, server.URL, map[string]string{"Authorization": "Bearer " + s.token(read)})
+	response, err := server.Client().Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	if link := response.Header.Get("Link"); !strings.HasPrefix(link, "<"+server.URL+"/user/orgs?page=2&per_page=1>; rel=\"next\"") {
+		t.Errorf("the link is %s", link)
+	}
 }
 
 // TestGitHubPages: a client that follows the links sees everything once.

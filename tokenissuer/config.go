@@ -107,6 +107,11 @@ func (c *Config) resolvePaths(dir string) {
 		case ProviderGitHub:
 			resolve(&p.GitHub.ClientSecretFile)
 			resolve(&p.GitHub.CAFile)
+		case ProviderOIDC:
+			resolve(&p.OIDC.CAFile)
+		case ProviderIntrospection:
+			resolve(&p.Introspection.SecretFile)
+			resolve(&p.Introspection.CAFile)
 		}
 	}
 }

@@ -1,13 +1,11 @@
 package tokenissuer
 
 import (
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/url"
-	"os"
 	"reflect"
 	"regexp"
 	"slices"
@@ -134,20 +132,14 @@ func (g *GitHubConfig) api() string {
 }
 
 func newGitHub(p ProviderConfig, log *slog.Logger, m *providerMetrics) (*identity.GitHub, error) {
-	var roots *x509.CertPool
-	if p.GitHub.CAFile != "" {
-		pem, err := os.ReadFile(p.GitHub.CAFile)
-		if err != nil {
-			return nil, fmt.Errorf("caFile: %w", err)
-		}
-		if roots = x509.NewCertPool(); !roots.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("caFile: %s holds no PEM certificate", p.GitHub.CAFile)
-		}
+	pool, err := roots(p.GitHub.CAFile)
+	if err != nil {
+		return nil, err
 	}
 	return identity.NewGitHub(identity.GitHubOptions{
 		Name: p.Name, API: p.GitHub.api(), Web: p.GitHub.url(),
 		ClientID: p.GitHub.ClientID, SecretFile: p.GitHub.ClientSecretFile,
 		Organizations: p.GitHub.Organizations, Teams: p.GitHub.Teams,
-		Roots: roots, Quota: m.quotaOf(p.Name), Log: log,
+		Roots: pool, Quota: m.quotaOf(p.Name), Log: log,
 	})
 }

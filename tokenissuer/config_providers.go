@@ -12,8 +12,11 @@ type ProviderConfig struct {
 	Type   ProviderType  `json:"type"`
 	Static *StaticConfig `json:"static"`
 	GitHub *GitHubConfig `json:"github"`
+	OIDC   *OIDCConfig   `json:"oidc"`
+	// Introspection is of type Introspection.
+	Introspection *IntrospectionConfig `json:"introspection"`
 	// Timeout bounds a lookup, InFlight how many there are at a time. Neither they nor
-	// Cache are of type Static.
+	// Cache are of types Static and OIDC.
 	Timeout  Duration    `json:"timeout"`
 	InFlight int         `json:"inFlight"`
 	Cache    CacheConfig `json:"cache"`
@@ -26,6 +29,9 @@ type ProviderType string
 const (
 	ProviderStatic ProviderType = "Static" // a list of credentials in a file
 	ProviderGitHub ProviderType = "GitHub" // github.com, GHE.com or an Enterprise Server
+	ProviderOIDC   ProviderType = "OIDC"   // ID tokens and JWT access tokens of an OpenID provider
+	// ProviderIntrospection is an authorization server that is asked about each token.
+	ProviderIntrospection ProviderType = "Introspection"
 )
 
 // providerNamePattern is of names that stand before a colon in subjects.
@@ -67,8 +73,13 @@ func (p *ProviderConfig) check(field string) []error {
 		return []error{p.Static.check(field), p.checkNoCache(field)}
 	case ProviderGitHub:
 		return []error{p.GitHub.check(field), p.checkCache(field)}
+	case ProviderOIDC:
+		return []error{p.OIDC.check(field), p.checkNoCache(field)}
+	case ProviderIntrospection:
+		return []error{p.Introspection.check(field), p.checkCache(field)}
 	}
-	return []error{fmt.Errorf("%s.type: %q is not known; it must be %s or %s", field, p.Type, ProviderStatic, ProviderGitHub)}
+	return []error{fmt.Errorf("%s.type: %q is not known; it must be one of %q", field, p.Type,
+		[]ProviderType{ProviderStatic, ProviderGitHub, ProviderOIDC, ProviderIntrospection})}
 }
 
 func (s *StaticConfig) check(field string) error {

@@ -20,6 +20,15 @@ func newProvider(c ProviderConfig, log *slog.Logger, m *providerMetrics) (identi
 			return nil, err
 		}
 		return cached(c, provider, log, m), nil
+	case ProviderOIDC:
+		// It asks nobody about a credential, so there is nothing to spare it.
+		return newOIDC(c.Name, c.OIDC, log, m)
+	case ProviderIntrospection:
+		provider, err := newIntrospection(c.Name, c.Introspection, log)
+		if err != nil {
+			return nil, err
+		}
+		return cached(c, provider, log, m), nil
 	default:
 		return nil, fmt.Errorf("type %q is not known", c.Type) // Validate lets none through
 	}

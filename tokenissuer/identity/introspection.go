@@ -78,7 +78,7 @@ func (i *Introspection) Close() error {
 func (i *Introspection) Name() string { return i.options.Name }
 
 // sentPattern is what a token may consist of (RFC 6749 appendix A.12).
-var sentPattern = regexp.MustCompile(`^[ -~]{1,16384}$`)
+var sentPattern = regexp.MustCompile(`^[ -~]+$`)
 
 // Identify asks the server. Nothing is sent that cannot be one of its access tokens.
 func (i *Introspection) Identify(ctx context.Context, credential Credential) (Identity, error) {
@@ -108,7 +108,7 @@ func (i *Introspection) Identify(ctx context.Context, credential Credential) (Id
 func (i *Introspection) Plausible(credential Credential) bool {
 	token := credential.Value
 	switch {
-	case credential.Type == IDToken || !sentPattern.MatchString(token):
+	case credential.Type == IDToken || len(token) > maxJWTBytes || !sentPattern.MatchString(token):
 		return false
 	case i.options.Pattern != nil && !i.options.Pattern.MatchString(token):
 		return false

@@ -89,7 +89,7 @@ func TestConfigMistakes(t *testing.T) {
 		{"name: local, ", "", "identityProviders[0].name: it is missing"},
 		{"name: local", "name: none", `identityProviders[0].name: "none" is taken`},
 		{"endpoints:", "- {name: local, type: Static, static: {file: b}}\nendpoints:", `identityProviders[1].name: "local" is taken`},
-		{"type: Static", "type: LDAP", `identityProviders[0].type: "LDAP" is not known; it must be Static`},
+		{"type: Static", "type: LDAP", `identityProviders[0].type: "LDAP" is not known; it must be one of ["Static" `},
 		{", static: {file: /etc/tokens.yaml}", "", "identityProviders[0].static.file: it is missing"},
 		{"https://proxy.example.com", "proxy.example.com", "endpoints.proxy: it must be a URL"},
 		{"https://api.example.com/v3", "http://api.example.com", "endpoints.api: it must be an https URL"},

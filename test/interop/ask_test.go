@@ -37,9 +37,15 @@ type answer struct {
 // begin asks the proxy over HTTP/2, with headers given as name, value.
 func (s *stack) begin(ctx context.Context, body string, headers ...string) <-chan answer {
 	s.t.Helper()
+	return s.beginWith(ctx, s.token(), body, headers...)
+}
+
+// beginWith is begin with a completion token.
+func (s *stack) beginWith(ctx context.Context, token, body string, headers ...string) <-chan answer {
+	s.t.Helper()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.files.ProxyURL()+"/v1/completions", strings.NewReader(body))
 	check(s.t, err)
-	req.Header.Set("Authorization", "Bearer "+s.token())
+	req.Header.Set("Authorization", "Bearer "+token)
 	req.Header.Set("Content-Type", "application/json")
 	for i := 0; i < len(headers); i += 2 {
 		req.Header.Set(headers[i], headers[i+1])

@@ -55,7 +55,8 @@ type stack struct {
 // setup is what a test may choose before the stack starts.
 type setup struct {
 	model  modelserver.Options
-	config func(*config.Config) // may have other units serve
+	config func(*config.Config)      // may have other units serve
+	issuer func(*tokenissuer.Config) // may have people log in elsewhere
 }
 
 // start runs a stack for the length of the test.
@@ -86,6 +87,9 @@ func start(t *testing.T, o setup) *stack {
 	s.run("model server", s.model.Run)
 	issuerConfig, err := tokenissuer.LoadConfig(files.IssuerConfig())
 	check(t, err)
+	if o.issuer != nil {
+		o.issuer(&issuerConfig)
+	}
 	s.run("token issuer", func(ctx context.Context) error {
 		return tokenissuer.Run(ctx, tokenissuer.Options{
 			Config: issuerConfig, Log: quiet, Listeners: httpserver.Listeners{TLS: issuer, Certificate: serverTLS},

@@ -44,11 +44,10 @@ func ask(client *http.Client, req *http.Request) ([]byte, error) {
 		return nil, fmt.Errorf("%s: %w", where, quoteless(err))
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return nil, statusError{where: where, status: resp.StatusCode}
-	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes+1))
 	switch {
+	case resp.StatusCode != http.StatusOK:
+		return nil, &statusError{where: where, status: resp.StatusCode, body: body}
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", where, quoteless(err))
 	case len(body) > maxAnswerBytes:
@@ -57,10 +56,13 @@ func ask(client *http.Client, req *http.Request) ([]byte, error) {
 	return body, nil
 }
 
-// statusError is an answer that is not the one that was asked for.
+// statusError is an answer with another status than 200. Its text is without the body.
 type statusError struct {
 	where  string
 	status int
+	body   []byte // what of it could be read
 }
 
-func (e statusError) Error() string { return fmt.Sprintf("%s: status %d, want 200", e.where, e.status) }
+func (e *statusError) Error() string {
+	return fmt.Sprintf("%s: status %d, want 200", e.where, e.status)
+}

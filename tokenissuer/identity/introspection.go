@@ -136,18 +136,29 @@ func (i *Introspection) ask(ctx context.Context, token string) (claimSet, error)
 		req.Header.Set("Authorization", "Bearer "+secret)
 	}
 	data, err := ask(i.client, req)
-	if refused := (statusError{}); errors.As(err, &refused) && refused.status == http.StatusBadRequest {
-		// It may not like this token's form: others may be asked about all the same.
-		return nil, &OutageError{Cause: err, Single: true}
-	}
 	if err != nil {
-		return nil, err
+		return nil, refusedToken(err)
 	}
 	answer, err := parseClaims(data)
 	if err != nil {
 		return nil, errors.New("the answer is no JSON object with each name once")
 	}
 	return answer, nil
+}
+
+// refusedToken reads a 400: the server may not like this token's form, and others may be
+// asked about all the same. Of a kind that it never knows (RFC 7009 section 2.2.1) it
+// knows none.
+func refusedToken(err error) error {
+	refused := (*statusError)(nil)
+	if !errors.As(err, &refused) || refused.status != http.StatusBadRequest {
+		return err
+	}
+	body, parseErr := parseClaims(refused.body)
+	if code, codeErr := body.text("error"); parseErr == nil && codeErr == nil && code == "unsupported_token_type" {
+		return unknown(errors.New("the server introspects no tokens of this kind"))
+	}
+	return &OutageError{Cause: err, Single: true}
 }
 
 // judge holds an answer about an active token against the rules.

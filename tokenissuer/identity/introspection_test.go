@@ -167,6 +167,10 @@ func TestIntrospectionRefuses(t *testing.T) {
 			t.Errorf("%s: error %q quotes the answer", name, err)
 		}
 	}
+	s.says(http.StatusBadRequest, `{"error":"unsupported_token_type"}`)
+	if _, err := i.Identify(t.Context(), Credential{Value: "x", Type: AccessToken}); !errors.Is(err, ErrUnknownCredential) {
+		t.Errorf("of a kind that the server does not know: %v", err)
+	}
 	loose := s.provider(t, func(o *IntrospectionOptions) {
 		o.Untyped, o.Issuer, o.ClientIDs, o.Audiences, o.Claims.Subject = true, "", nil, nil, "client_id"
 	})
@@ -193,6 +197,8 @@ func TestIntrospectionOutages(t *testing.T) {
 		"503":              {status: 503},
 		"a redirect":       {status: 302},
 		"400":              {status: 400, single: true},
+		"400 of another":   {status: 400, body: `{"error":"invalid_request","error_description":"opaque-token"}`, single: true},
+		"400, not its own": {status: 400, body: `["unsupported_token_type"]`, single: true},
 		"204":              {status: 204},
 		"no JSON":          {status: 200, body: "<html>opaque-token"},
 		"empty":            {status: 200},
@@ -218,7 +224,7 @@ func TestIntrospectionOutages(t *testing.T) {
 			t.Errorf("%s: error %q quotes", name, err)
 		}
 	}
-	if len(s.asked) != 21 {
+	if len(s.asked) != 23 {
 		t.Errorf("%d calls, want one for each", len(s.asked))
 	}
 	s.answer = func(w http.ResponseWriter, _ *http.Request) {

@@ -10,8 +10,8 @@ import (
 	"sync"
 )
 
-// maxSecret bounds the length of a secret, in bytes.
-const maxSecret = 1 << 10
+// maxSecret bounds the length of a secret, in bytes. One may be a JWT.
+const maxSecret = 8 << 10
 
 // secretFile is a secret in a file of its own, which may change. The file is read
 // whenever the secret is needed: that is before calls that cost a thousand times more,

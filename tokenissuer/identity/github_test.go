@@ -253,7 +253,7 @@ func TestGitHubSecretChanges(t *testing.T) {
 		content, want string
 		lines         int
 	}{
-		{"hunter4\r\n", "hunter4", 0}, {"", "hunter4", 1}, {"hunter5 hunter5", "hunter4", 1}, {strings.Repeat("x", 2000), "hunter4", 1},
+		{"hunter4\r\n", "hunter4", 0}, {"", "hunter4", 1}, {"hunter5 hunter5", "hunter4", 1}, {strings.Repeat("x", maxSecret+1), "hunter4", 1},
 		{"hunter6", "hunter6", 1}, {"-", "hunter6", 2}, {"hunter7", "hunter7", 2},
 	} {
 		if err := os.Remove(file); err != nil && !errors.Is(err, os.ErrNotExist) {

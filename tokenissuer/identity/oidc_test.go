@@ -94,9 +94,9 @@ func TestOIDCAlgorithms(t *testing.T) {
 	}
 }
 
-// hostile are tokens that are nobody's. A reason is what the operator reads; "" is
+// hostileJWTs are tokens that are nobody's. A reason is what the operator reads; "" is
 // that of a token which cannot be this provider's at all.
-func hostile(f *fakeProvider) map[string]struct {
+func hostileJWTs(f *fakeProvider) map[string]struct {
 	token  string
 	kind   CredentialType
 	reason string
@@ -207,7 +207,7 @@ func TestOIDCRefuses(t *testing.T) {
 	f := newFakeProvider(t)
 	u := startOIDC(t, f, nil)
 	u.tried(t, 1)
-	for name, tc := range hostile(f) {
+	for name, tc := range hostileJWTs(f) {
 		credential := Credential{Value: tc.token, Type: tc.kind}
 		who, err := u.Identify(t.Context(), credential)
 		if !errors.Is(err, ErrUnknownCredential) || who.Subject != "" {

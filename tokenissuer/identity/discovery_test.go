@@ -188,8 +188,8 @@ func TestOutageKeepsTheKeys(t *testing.T) {
 	if err := u.ask(t, good); err != nil {
 		t.Errorf("a key that is known: %v", err)
 	}
-	if u.Outage() == nil {
-		t.Error("no outage is told")
+	if err := u.Outage(); err != nil || u.up.Load() {
+		t.Errorf("outage %v, up %v; want none, because the keys are known, and not up", err, u.up.Load())
 	}
 	f.set(func() { f.status, f.keys = 0, `{"keys":[]}` })
 	u.forward(2 * keysGap)

@@ -82,9 +82,13 @@ func (o *OIDC) Close() error {
 // Name is the provider's name.
 func (o *OIDC) Name() string { return o.options.Name }
 
-// Outage is why the last try to fetch the provider's keys failed; nil if it did not. With
-// keys that are known, tokens are checked all the same.
+// Outage is why the provider's keys are not known; nil if they are. It stays nil while the
+// provider is out, because tokens are checked with the last good keys all the same; Up of
+// OIDCOptions tells that.
 func (o *OIDC) Outage() error {
+	if o.known.current() != nil {
+		return nil
+	}
 	_, err := o.known.outcome()
 	return err
 }

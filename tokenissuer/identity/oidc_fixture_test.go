@@ -164,6 +164,7 @@ type underTest struct {
 	base  time.Time
 	ahead atomic.Int64
 	tries atomic.Int64
+	up    atomic.Bool
 	log   *safeBuffer
 }
 
@@ -203,7 +204,10 @@ func startOIDC(t testing.TB, f *fakeProvider, change func(*OIDCOptions)) *underT
 	if change != nil {
 		change(&o)
 	}
-	o.Up = func(bool) { u.tries.Add(1) }
+	o.Up = func(up bool) {
+		u.up.Store(up)
+		u.tries.Add(1)
+	}
 	u.OIDC = newOIDC(o)
 	u.now, u.known.now = u.time, u.time
 	u.start()

@@ -131,8 +131,10 @@ func describe(t *testing.T, to map[string]metric, run func(context.Context, serv
 
 func awaitHealth(t *testing.T, admin string) {
 	t.Helper()
+	// A service that has ended may have left its listener open.
+	client := &http.Client{Timeout: 5 * time.Second}
 	for deadline := time.Now().Add(20 * time.Second); ; {
-		resp, err := http.Get(admin + "/healthz")
+		resp, err := client.Get(admin + "/healthz")
 		if err == nil {
 			resp.Body.Close()
 			return
@@ -191,7 +193,7 @@ func runProxy(ctx context.Context, t *testing.T, dir string, env service.Env) er
 func runIssuer(ctx context.Context, t *testing.T, dir string, env service.Env) error {
 	file := filepath.Join(dir, "issuer.yaml")
 	for name, content := range map[string]string{file: block(t, "issuer.yaml"), filepath.Join(dir, "identities.yaml"): block(t, "identities.yaml"),
-		filepath.Join(dir, "github-secret"): "secret"} {
+		filepath.Join(dir, "github-secret"): "secret", filepath.Join(dir, "introspection-secret"): "secret"} {
 		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
 			return err
 		}

@@ -48,12 +48,13 @@ func TestHostileDiscovery(t *testing.T) {
 		"jwks_uri relative":  {discovery: withKeysURI("/keys"), want: "jwks_uri is no URL"},
 		"jwks_uri in clear":  {discovery: withKeysURI("http://keys.example/"), want: "jwks_uri is no https URL"},
 		"jwks_uri, a user":   {discovery: withKeysURI("https://a:hunter2@keys.example/"), want: "without a user"},
+		"keys elsewhere":     {discovery: func(f *fakeProvider) string { return object{"issuer": f.URL, "jwks_uri": f.URL + "/moved"}.String() }, want: "status 302"},
 		"keys no JSON":       {keys: text("<html>"), want: "no JSON Web Key Set"},
 		"keys null":          {keys: text("null"), want: "none of its 0 keys"},
 		"no keys":            {keys: text(`{"keys":[]}`), want: "none of its 0 keys"},
 		"huge keys":          {keys: text(`{"keys":["` + strings.Repeat("x", 1<<20) + `"]}`), want: "more than 256 KiB"},
 		"keys twice":         {keys: text(`{"keys":[],"keys":[]}`), want: "no JSON Web Key Set"},
-		"too many keys":      {keys: text(`{"keys":[1` + strings.Repeat(",1", maxWebKeys) + `]}`), want: "129 keys"},
+		"too many keys":      {keys: text(`{"keys":[1` + strings.Repeat(",1", maxWebKeys) + `]}`), want: "it has 129 keys"},
 		"only unusable keys": {keys: text(`{"keys":[1,null,{},{"kty":"oct","k":"AAAA"}]}`), want: "none of its 4 keys"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -308,7 +309,7 @@ func TestTokensWithoutKeyID(t *testing.T) {
 	f := newFakeProvider(t)
 	raw := func() string { return token(object{"kid": nil}, f.idToken()) }
 	for set, good := range map[string]bool{
-		publicKeys("rsa"): true, publicKeys("rsa", "p256"): true, publicKeys("rsa", "other-rsa"): false,
+		publicKeys("rsa"): true, publicKeys("rsa", "p256"): true, publicKeys("rsa", "other-rsa"): false, publicKeys("other-rsa", "rsa"): false,
 		object{"keys": []object{testKeys()["rsa"].public.with(object{"kid": nil})}}.String(): true,
 	} {
 		f.set(func() { f.keys = set })

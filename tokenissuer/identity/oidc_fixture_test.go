@@ -124,6 +124,7 @@ func newFakeProvider(t testing.TB) *fakeProvider {
 		f.fetches.Add(1)
 		f.answer(w, r, func() string { return f.keys }, publicKeys("rsa", "p256", "p384", "p521", "ed"))
 	})
+	mux.HandleFunc("/moved", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, f.URL+"/keys", http.StatusFound) })
 	f.Server = httptest.NewServer(mux)
 	t.Cleanup(f.Close)
 	return f

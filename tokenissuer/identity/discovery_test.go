@@ -125,7 +125,7 @@ func TestProviderDownAtStart(t *testing.T) {
 	if err := u.ask(t, raw); !isOutage(err) {
 		t.Fatalf("error %v, want an outage", err)
 	}
-	if err := u.ask(t, "gho_x"); err != ErrUnknownCredential { //nolint:errorlint // bare
+	if err := u.ask(t, "gho_x"); err != ErrUnknownCredential {
 		t.Errorf("what cannot be the provider's: %v", err)
 	}
 	if !strings.Contains(u.log.text(), "status 502") {

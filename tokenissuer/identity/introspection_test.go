@@ -227,6 +227,12 @@ func TestIntrospectionOutages(t *testing.T) {
 	if len(s.asked) != 23 {
 		t.Errorf("%d calls, want one for each", len(s.asked))
 	}
+}
+
+// TestIntrospectionIsOut has nobody there who speaks HTTP.
+func TestIntrospectionIsOut(t *testing.T) {
+	s := newIntrospector(t)
+	i := s.provider(t, nil)
 	s.answer = func(w http.ResponseWriter, _ *http.Request) {
 		conn, _, err := http.NewResponseController(w).Hijack()
 		if err != nil {

@@ -214,7 +214,7 @@ func TestOIDCRefuses(t *testing.T) {
 			t.Errorf("%s: %+v, %v; want it unknown", name, who, err)
 			continue
 		}
-		if (tc.reason == "") != (err == ErrUnknownCredential) || !strings.Contains(err.Error(), tc.reason) { //nolint:errorlint // bare
+		if (tc.reason == "") != (err == ErrUnknownCredential) || !strings.Contains(err.Error(), tc.reason) {
 			t.Errorf("%s: error %v, want the reason %q", name, err, tc.reason)
 		}
 		if u.Plausible(credential) != (tc.reason != "") {

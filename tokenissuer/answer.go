@@ -2,10 +2,12 @@ package tokenissuer
 
 import (
 	"encoding/json"
+	"math/rand/v2"
 	"net/http"
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/ghostline-dev/ghostline/internal/httpserver"
 	"github.com/google/uuid"
@@ -18,8 +20,14 @@ const (
 	headerRequestIDTwin = "X-GitHub-Request-Id"
 )
 
-// retryAfter, in seconds, is when to ask again while an identity provider is out.
-const retryAfter = "5"
+// afterOutage is when to ask again while an identity provider is out.
+const afterOutage = 5 * time.Second
+
+// spread adds up to 5 s, so that those who were refused together do not come back
+// together.
+func spread(wait time.Duration) time.Duration {
+	return wait + time.Duration(rand.Int64N(int64(5*time.Second)))
+}
 
 // requestIDPattern is an id that is safe to repeat and to log.
 var requestIDPattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,128}$`)
@@ -72,9 +80,6 @@ func writeError(w http.ResponseWriter, status int, code, description string) {
 
 func writeJSON(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
-	if status == http.StatusServiceUnavailable {
-		w.Header().Set("Retry-After", retryAfter)
-	}
 	w.WriteHeader(status)
 	// A failed write is a client that went away; the types all marshal.
 	_ = json.NewEncoder(w).Encode(body)

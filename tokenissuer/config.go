@@ -45,6 +45,13 @@ type Config struct {
 	SKU       string          `json:"sku"`
 	// HelpURL is where a user who is refused is sent; empty is Issuer.
 	HelpURL string `json:"helpURL"`
+	// Entitlements are rules about who may have a token; without them, everybody whom a
+	// provider knows.
+	Entitlements *EntitlementsConfig `json:"entitlements"`
+	Limits       LimitsConfig        `json:"limits"`
+	// TrustedEdges are the networks (CIDR) of edges, whose word on a client's address
+	// (X-Forwarded-For or Forwarded) is believed.
+	TrustedEdges []string `json:"trustedEdges"`
 }
 
 // KeysConfig says where the signing keys are.
@@ -100,6 +107,9 @@ func (c *Config) resolvePaths(dir string) {
 		}
 	}
 	resolve(&c.Keys.Directory)
+	if c.Entitlements != nil {
+		resolve(&c.Entitlements.File)
+	}
 	for i := range c.IdentityProviders {
 		switch p := &c.IdentityProviders[i]; p.Type {
 		case ProviderStatic:
@@ -128,6 +138,8 @@ func (c *Config) Validate() error {
 		problems = append(problems, errors.New("keys.directory: it is missing; name a directory that only the issuer can read"))
 	}
 	problems = append(problems, c.checkProviders()...)
+	problems = append(problems, c.checkEntitlements(), c.Limits.check())
+	problems = append(problems, c.checkTrustedEdges()...)
 	optional := []struct{ field, value string }{
 		{"endpoints.proxy", c.Endpoints.Proxy}, {"endpoints.api", c.Endpoints.API}, {"helpURL", c.HelpURL},
 	}

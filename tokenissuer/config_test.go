@@ -18,6 +18,9 @@ keys: {directory: keys}
 identityProviders:
 - {name: local, type: Static, static: {file: /etc/tokens.yaml}}
 endpoints: {proxy: "https://proxy.example.com", api: "https://api.example.com/v3"}
+entitlements: {file: entitlements.yaml}
+limits: {perAddress: {requestsPerSecond: 0.5}}
+trustedEdges: [10.0.0.0/8]
 sku: ghostline
 `
 
@@ -44,6 +47,9 @@ func TestLoadConfig(t *testing.T) {
 		IdentityProviders: []ProviderConfig{{Name: "local", Type: ProviderStatic, Static: &StaticConfig{File: "/etc/tokens.yaml"}}},
 		Endpoints:         EndpointsConfig{Proxy: "https://proxy.example.com", API: "https://api.example.com/v3"},
 		SKU:               "ghostline",
+		Entitlements:      &EntitlementsConfig{File: filepath.Join(filepath.Dir(file), "entitlements.yaml")},
+		Limits:            LimitsConfig{PerAddress: RateConfig{RequestsPerSecond: 0.5}},
+		TrustedEdges:      []string{"10.0.0.0/8"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("configuration (-want +got):\n%s", diff)
@@ -94,6 +100,12 @@ func TestConfigMistakes(t *testing.T) {
 		{"https://proxy.example.com", "proxy.example.com", "endpoints.proxy: it must be a URL"},
 		{"https://api.example.com/v3", "http://api.example.com", "endpoints.api: it must be an https URL"},
 		{"sku: ghostline", "helpURL: help", "helpURL: it must be a URL"},
+		{"{file: entitlements.yaml}", "{}", "entitlements.file: it is missing"},
+		{"requestsPerSecond: 0.5", "burst: -1", "limits.perAddress.burst: -1 is not between 1 and"},
+		{"perAddress: {requestsPerSecond: 0.5", "perCredential: {requestsPerSecond: -0.5", "limits.perCredential.requestsPerSecond: -0.5 is not above 0"},
+		{"perAddress: {requestsPerSecond: 0.5", "perCredential: {requestsPerSecond: 1e7", "limits.perCredential.requestsPerSecond: 1e+07 is not above 0 and at most"},
+		{"[10.0.0.0/8]", "[10.0.0.0]", `trustedEdges[0]: "10.0.0.0" is no network`},
+		{"[10.0.0.0/8]", "[" + strings.Repeat("10.0.0.0/8,", 65) + "]", "trustedEdges: there are 65"},
 	} {
 		t.Run(tc.want, func(t *testing.T) {
 			if !strings.Contains(goodConfig, tc.old) {

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net/http"
+	"net/netip"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/ghostline-dev/ghostline/internal/token"
@@ -18,7 +20,8 @@ type result string
 
 const (
 	resultGranted     result = "granted"
-	resultDenied      result = "denied"      // the credential is nobody's
+	resultDenied      result = "denied"      // the credential is nobody's, or its owner has no entitlement
+	resultLimited     result = "limited"     // too many exchanges
 	resultBadRequest  result = "bad_request" // nobody was asked
 	resultUnavailable result = "unavailable" // a provider is out, which is no denial
 	resultCancelled   result = "cancelled"   // the client went away
@@ -37,6 +40,8 @@ type refusal struct {
 	code    string // of RFC 6749 section 5.2 or RFC 8693 section 2.2.2
 	message string
 	cause   error
+	// retryAfter is when to come again; 0 says nothing of it.
+	retryAfter time.Duration
 }
 
 func badRequest(code, message string) *refusal {
@@ -52,8 +57,11 @@ type ask struct {
 // decision is the outcome of one exchange, as far as it came.
 type decision struct {
 	endpoint string
+	address  netip.Addr // of the client
 	provider string
-	claims   token.Claims // Subject and ClientID are set once an identity is known
+	who      identity.Identity
+	rule     string // of the entitlements, that decided
+	claims   token.Claims
 	token    string
 	// life is how long the token is good for.
 	life time.Duration
@@ -84,19 +92,35 @@ func (s *server) exchange(f form) http.HandlerFunc {
 		start := s.now()
 		w.Header().Set("Cache-Control", "no-store")
 		w.Header().Set("Pragma", "no-cache") // RFC 6749 section 5.1 wants both
-		d := decision{endpoint: f.endpoint, provider: noProvider}
-		var asked ask
-		if asked, d.refused = f.read(w, r); d.refused == nil {
+		d := decision{endpoint: f.endpoint, provider: noProvider, address: s.edges.clientAddress(r)}
+		if asked, ok := s.read(f, w, r, &d); ok {
 			s.decide(r.Context(), asked, &d)
 		}
 		s.metrics.observe(d, s.now().Sub(start))
 		s.audit(w, d)
 		if d.refused != nil {
+			if d.refused.retryAfter > 0 {
+				w.Header().Set("Retry-After", strconv.FormatInt(seconds(d.refused.retryAfter), 10))
+			}
 			f.refuse(w, d.refused)
 			return
 		}
 		f.grant(w, d)
 	}
+}
+
+// read is the question, unless the client asks too often. Its address is looked at
+// first: who is refused for that takes nothing from others with the same credential,
+// and costs no reading of a body.
+func (s *server) read(f form, w http.ResponseWriter, r *http.Request, d *decision) (asked ask, ok bool) {
+	if d.refused = s.limits.address(d.endpoint, d.address); d.refused != nil {
+		return asked, false
+	}
+	if asked, d.refused = f.read(w, r); d.refused != nil {
+		return asked, false
+	}
+	d.refused = s.limits.credential(d.endpoint, asked.credential)
+	return asked, d.refused == nil
 }
 
 // decide fills d with a token, or with why there is none.
@@ -108,10 +132,24 @@ func (s *server) decide(ctx context.Context, asked ask, d *decision) {
 		d.refused = badRequest("invalid_target", "audience is not one that this issuer makes tokens for")
 		return
 	}
-	var who identity.Identity
-	if who, d.provider, d.refused = s.identify(ctx, asked.credential); d.refused == nil {
-		s.sign(who, asked.audience, d)
+	if d.who, d.provider, d.refused = s.identify(ctx, asked.credential); d.refused != nil {
+		return
 	}
+	if s.entitle(d); d.refused == nil {
+		s.sign(d.who, asked.audience, d)
+	}
+}
+
+// entitle sets what the identity may have, or why nothing. It is asked at each exchange,
+// also for an identity that is remembered, so a new denial holds at once.
+func (s *server) entitle(d *decision) {
+	entitled := s.entitlements.decide(d.provider, d.who)
+	d.rule = entitled.Rule
+	if !entitled.Allowed {
+		d.refused = &refusal{result: resultDenied, status: http.StatusForbidden, code: "invalid_request", message: entitled.Message}
+		return
+	}
+	d.who.Models, d.who.Tier, d.life = entitled.Models, entitled.Tier, entitled.TokenLife
 }
 
 // identify asks the providers in order. The first that knows the credential
@@ -135,7 +173,7 @@ func (s *server) identify(ctx context.Context, credential identity.Credential) (
 		default:
 			outProvider = provider.Name()
 			out = &refusal{result: resultUnavailable, status: http.StatusServiceUnavailable, code: "temporarily_unavailable",
-				message: "the identity provider cannot be asked right now; try again", cause: err}
+				message: "the identity provider cannot be asked right now; try again", cause: err, retryAfter: spread(afterOutage)}
 		}
 	}
 	if out != nil {
@@ -146,7 +184,9 @@ func (s *server) identify(ctx context.Context, credential identity.Credential) (
 }
 
 func (s *server) sign(who identity.Identity, audience string, d *decision) {
-	d.life = s.config.tokenLife()
+	if d.life == 0 {
+		d.life = s.config.tokenLife()
+	}
 	issued := s.now().Truncate(time.Second)
 	d.claims = token.Claims{
 		Issuer: s.config.Issuer, Audience: audience, Subject: who.Subject,
@@ -168,22 +208,4 @@ func (s *server) sign(who identity.Identity, audience string, d *decision) {
 // [0, 1), is where in that range.
 func refreshIn(life time.Duration, fraction float64) time.Duration {
 	return time.Duration(0.8 * (0.9 + 0.2*fraction) * float64(life)).Truncate(time.Second)
-}
-
-// audit writes the one line that says who got a token, or why not. The
-// credential and the token are never in it.
-func (s *server) audit(w http.ResponseWriter, d decision) {
-	attributes := []any{
-		"request_id", w.Header().Get(headerRequestID), "endpoint", d.endpoint, "result", string(d.result()),
-		"provider", d.provider, "subject", d.claims.Subject, "client_id", d.claims.ClientID,
-	}
-	if d.refused == nil {
-		attributes = append(attributes, "audience", d.claims.Audience, "token_id", d.claims.ID)
-	} else {
-		attributes = append(attributes, "reason", d.refused.message)
-		if d.refused.cause != nil {
-			attributes = append(attributes, "cause", d.refused.cause)
-		}
-	}
-	s.log.Info("exchange", attributes...)
 }

@@ -68,6 +68,7 @@ func TestOAuthGrant(t *testing.T) {
 			wantAudit(t, i, map[string]any{
 				"msg": "exchange", "request_id": "r-1", "endpoint": "oauth", "result": "granted", "provider": "local",
 				"subject": "u-1", "client_id": "editor", "audience": tc.audience, "token_id": claims.ID,
+				"address": "192.0.2.1", "identity": "asked", "rule": "",
 			})
 			wantCount(t, i, "oauth", "local", resultGranted)
 		})
@@ -303,7 +304,7 @@ func TestRefreshIsSpread(t *testing.T) {
 // FuzzExchange holds that nothing but the one credential gets a token, and that
 // every answer is of the stated forms.
 func FuzzExchange(f *testing.F) {
-	i := newIssuer(f)
+	i := newIssuer(f, unlimited)
 	f.Add("application/x-www-form-urlencoded", goodForm().Encode())
 	f.Add("application/x-www-form-urlencoded; charset=utf-8", goodForm().Encode()+"&audience=other.example.com")
 	f.Add("application/x-www-form-urlencoded", "grant_type=%zz&subject_token=x")
@@ -324,6 +325,29 @@ func FuzzExchange(f *testing.F) {
 		}
 		if lines := strings.Count(i.log.String(), "\n"); lines != 1 {
 			t.Fatalf("%d audit lines", lines)
+		}
+	})
+}
+
+// FuzzCopilotExchange holds the same of a header and of what edges say of the client.
+func FuzzCopilotExchange(f *testing.F) {
+	i := newIssuer(f, unlimited, func(c *Config) { c.TrustedEdges = []string{"192.0.2.0/24"} })
+	f.Add("token "+testCredential, "198.51.100.7", "for=198.51.100.7")
+	f.Add("Bearer\t"+testCredential, "x, 2001:db8::1", `for="[2001:db8::1]:443";proto=https`)
+	f.Add("token "+testCredential+", token x", "", `for="`)
+	f.Fuzz(func(t *testing.T, authorization, listed, standard string) {
+		i.log.Reset()
+		r := askCopilot(authorization)
+		r.Header["X-Forwarded-For"], r.Header["Forwarded"] = []string{listed}, []string{standard}
+		answer := i.do(r)
+		if _, credential, _ := strings.Cut(authorization, " "); answer.Code == http.StatusOK && strings.TrimSpace(credential) != testCredential {
+			t.Fatalf("a token for %q", authorization)
+		}
+		if !slices.Contains([]int{200, 401, 403}, answer.Code) || !json.Valid(answer.Body.Bytes()) {
+			t.Fatalf("status %d: %s", answer.Code, answer.Body)
+		}
+		if line := i.auditLine(t); line["address"] == "unknown" {
+			t.Fatalf("audit line %v", line)
 		}
 	})
 }

@@ -46,12 +46,14 @@ func testConfig(t testing.TB) Config {
 	}
 }
 
-func newIssuer(t testing.TB) *issuer {
+func newIssuer(t testing.TB, change ...func(*Config)) *issuer {
 	t.Helper()
+	config := testConfig(t)
+	for _, c := range change {
+		c(&config)
+	}
 	log := new(bytes.Buffer)
-	s, err := newServer(Options{
-		Config: testConfig(t), Log: slog.New(slog.NewJSONHandler(log, nil)), Metrics: prometheus.NewRegistry(),
-	})
+	s, err := newServer(Options{Config: config, Log: slog.New(slog.NewJSONHandler(log, nil)), Metrics: prometheus.NewRegistry()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,6 +63,12 @@ func newIssuer(t testing.TB) *issuer {
 	}
 	log.Reset()
 	return &issuer{server: s, handler: handler, log: log}
+}
+
+// unlimited is for tests that ask more often than a client may.
+func unlimited(c *Config) {
+	most := RateConfig{RequestsPerSecond: maxRate, Burst: maxRate}
+	c.Limits = LimitsConfig{PerAddress: most, PerCredential: most}
 }
 
 func (i *issuer) do(r *http.Request) *httptest.ResponseRecorder {

@@ -7,11 +7,11 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/ghostline-dev/ghostline/internal/httpserver"
 	"github.com/ghostline-dev/ghostline/internal/service"
-	"github.com/ghostline-dev/ghostline/internal/token"
 	"github.com/ghostline-dev/ghostline/tokenissuer/identity"
 	"github.com/ghostline-dev/ghostline/tokenissuer/keys"
 	"github.com/prometheus/client_golang/prometheus"
@@ -34,12 +34,15 @@ type Options struct {
 
 // server is a running issuer.
 type server struct {
-	config    Config
-	providers []identity.Provider
-	ring      keys.Ring
-	metrics   *metrics
-	log       *slog.Logger
-	now       func() time.Time
+	config       Config
+	providers    []identity.Provider
+	entitlements *entitlements
+	limits       *limits
+	edges        edges
+	ring         keys.Ring
+	metrics      *metrics
+	log          *slog.Logger
+	now          func() time.Time
 }
 
 // Run serves until ctx is done and running exchanges are answered, and then
@@ -50,6 +53,12 @@ func Run(ctx context.Context, o Options) error {
 		o.Listeners.Close()
 		return fmt.Errorf("%w: %w", service.ErrConfig, err)
 	}
+	// What is watched is watched until the last exchange is answered.
+	watching, served := context.WithCancel(context.WithoutCancel(ctx))
+	var background sync.WaitGroup
+	defer background.Wait()
+	defer served()
+	background.Go(func() { s.entitlements.watch(watching) })
 	return errors.Join(httpserver.RunAll(ctx, servers...), closeProviders(s.providers))
 }
 
@@ -79,7 +88,7 @@ func newServer(o Options) (*server, error) {
 	if err := o.Config.Validate(); err != nil {
 		return nil, err
 	}
-	s := &server{config: o.Config, log: o.Log, now: time.Now}
+	s := &server{config: o.Config, log: o.Log, now: time.Now, edges: newEdges(o.Config.TrustedEdges)}
 	if err := s.open(o); err != nil {
 		return nil, errors.Join(err, closeProviders(s.providers))
 	}
@@ -99,6 +108,12 @@ func (s *server) open(o Options) (err error) {
 			return fmt.Errorf("identity provider %s: %w", p.Name, err)
 		}
 		s.providers = append(s.providers, provider)
+	}
+	if s.entitlements, err = newEntitlements(o); err != nil {
+		return err
+	}
+	if s.limits, err = newLimits(o.Config.Limits, o.Metrics); err != nil {
+		return err
 	}
 	s.ring, err = keys.OpenDirectory(o.Config.Keys.Directory, s.now())
 	return err
@@ -127,29 +142,9 @@ func (s *server) handler() (http.Handler, error) {
 func (s *server) adminHandler(registry *prometheus.Registry) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "ok") })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if err := s.canSign(); err != nil {
-			s.log.Error("cannot sign", "error", err)
-			writeText(w, http.StatusServiceUnavailable, "cannot sign")
-			return
-		}
-		writeText(w, http.StatusOK, "ok")
-	})
+	mux.HandleFunc("GET /readyz", s.ready)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry}))
 	return mux
-}
-
-// canSign makes a token and checks it as a proxy would, against the keys that
-// are published.
-func (s *server) canSign() error {
-	var d decision
-	s.sign(identity.Identity{Subject: "readyz", ClientID: "readyz"}, s.config.Audiences[0], &d)
-	if d.refused != nil {
-		return d.refused.cause
-	}
-	verifier := token.Verifier{Issuer: s.config.Issuer, Audience: s.config.Audiences[0]}
-	_, err := verifier.Verify(d.token, s.ring.Public, s.now())
-	return err
 }
 
 func writeText(w http.ResponseWriter, status int, text string) {

@@ -101,7 +101,7 @@ func TestReadyOnlyIfItCanSign(t *testing.T) {
 		i.adminHandler(prometheus.NewRegistry()).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/readyz", nil))
 		return answer.Code, answer.Body.String()
 	}
-	if code, body := ask(); code != http.StatusOK || body != "ok\n" {
+	if code, body := ask(); code != http.StatusOK || body != "ok\nprovider local: ok\n" {
 		t.Errorf("ready: %d %q", code, body)
 	}
 	// A signer whose key is not the published one makes tokens that nobody takes.
@@ -205,8 +205,8 @@ func TestRun(t *testing.T) {
 			t.Errorf("%s answers in HTTP/%d, want HTTP/%d", base, response.ProtoMajor, want)
 		}
 	}
-	for _, path := range []string{"/healthz", "/readyz"} {
-		if response, text := first.get(t, first.admin+path); response.StatusCode != http.StatusOK || text != "ok\n" {
+	for path, want := range map[string]string{"/healthz": "ok\n", "/readyz": "ok\nprovider local: ok\n"} {
+		if response, text := first.get(t, first.admin+path); response.StatusCode != http.StatusOK || text != want {
 			t.Errorf("%s: %d %q", path, response.StatusCode, text)
 		}
 	}

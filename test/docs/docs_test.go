@@ -11,6 +11,7 @@ import (
 	"github.com/ghostline-dev/ghostline/internal/strictyaml"
 	"github.com/ghostline-dev/ghostline/proxy/config"
 	"github.com/ghostline-dev/ghostline/tokenissuer"
+	"github.com/ghostline-dev/ghostline/tokenissuer/entitlement"
 	"github.com/ghostline-dev/ghostline/tokenissuer/identity"
 )
 
@@ -61,7 +62,25 @@ func TestIssuerConfig(t *testing.T) {
 			t.Errorf("identity provider %s: the page does not have the defaults, %+v", p.Name, defaults)
 		}
 	}
+	if defaults := (tokenissuer.LimitsConfig{}).WithDefaults(); c.Limits != defaults {
+		t.Errorf("limits: the page has %+v, the defaults are %+v", c.Limits, defaults)
+	}
 	hasFields(t, example, reflect.TypeFor[tokenissuer.Config]())
+}
+
+func TestEntitlements(t *testing.T) {
+	example := block(t, "entitlements.yaml")
+	policy, err := entitlement.Parse([]byte(example))
+	if err != nil {
+		t.Fatalf("%s, entitlements.yaml:\n%v", page, err)
+	}
+	if policy.Rules() != 3 {
+		t.Errorf("%s, entitlements.yaml has %d rules", page, policy.Rules())
+	}
+	closed := regexp.MustCompile(`(?m)^  # `).ReplaceAllString(example, "  ")
+	if policy, err := entitlement.Parse([]byte(closed)); err != nil || policy.Rules() != 4 {
+		t.Errorf("%s, entitlements.yaml with what is a comment: %v", page, err)
+	}
 }
 
 func TestIdentities(t *testing.T) {

@@ -193,7 +193,8 @@ func runProxy(ctx context.Context, t *testing.T, dir string, env service.Env) er
 func runIssuer(ctx context.Context, t *testing.T, dir string, env service.Env) error {
 	file := filepath.Join(dir, "issuer.yaml")
 	for name, content := range map[string]string{file: block(t, "issuer.yaml"), filepath.Join(dir, "identities.yaml"): block(t, "identities.yaml"),
-		filepath.Join(dir, "github-secret"): "secret", filepath.Join(dir, "introspection-secret"): "secret"} {
+		filepath.Join(dir, "github-secret"): "secret", filepath.Join(dir, "introspection-secret"): "secret",
+		filepath.Join(dir, "entitlements.yaml"): block(t, "entitlements.yaml")} {
 		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
 			return err
 		}

@@ -62,7 +62,7 @@ func TestDecide(t *testing.T) {
 		{"a provider that allows none", "hub", identity.Identity{Subject: "hub:2", Models: []string{}},
 			Decision{Allowed: true, Rule: "small", Models: []string{}}},
 		{"a subject that only begins so", "hub", identity.Identity{Subject: "hub:10"}, Decision{Message: noRuleMessage}},
-		{"denied behind an allow", "hub", identity.Identity{Subject: "hub:1", Organizations: []string{"external"}},
+		{"denied behind an allow", "hub", identity.Identity{Subject: "hub:1", Organizations: []string{"External"}},
 			Decision{Rule: "contractors", Message: "Not for contractors."}},
 		{"denied twice", "hub", identity.Identity{Subject: "hub:9", Organizations: []string{"external"}},
 			Decision{Rule: "gone", Message: "You have left; ask the help desk."}},

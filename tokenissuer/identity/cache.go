@@ -210,6 +210,7 @@ func (c *Cached) recall(credential Credential) (outcome, *flight) {
 	defer c.mu.Unlock()
 	last, isKnown := c.memory.last(k, now, c.o.Stale)
 	if isKnown && now.Before(last.fresh) {
+		last.who.Cached = true
 		return outcome{who: last.who, result: CacheHit}, nil
 	}
 	if err := c.memory.unknownFor(k, now); err != nil {

@@ -55,6 +55,8 @@ type Identity struct {
 	Expires time.Time
 	// Stale says that the provider is out, and that this is its last good answer.
 	Stale bool
+	// Cached says that this answer is remembered and still good.
+	Cached bool
 }
 
 // clone is a copy that may be changed.

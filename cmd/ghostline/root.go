@@ -45,6 +45,7 @@ Settings come from flags, or from the environment:
 	}
 	root.AddCommand(
 		newComplete(sys),
+		newEntitlements(sys),
 		newExplain(sys),
 		newLoad(sys),
 		newLogin(sys),

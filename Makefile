@@ -37,6 +37,7 @@ test: test-unit ## Run every test that needs only Go
 .PHONY: test-unit
 test-unit: ## Run the tests beside the code, with the race detector where a C compiler is found
 	@sh hack/go-test.sh -timeout 30m ./...
+	@go test -run '^TestArrivalsAfterOutage$$' ./tokenissuer # with all its clients, which it has only without the race detector
 
 .PHONY: test-interop
 test-interop: ## Test between real clients and a real engine, which it installs; needs root, npm

@@ -49,10 +49,17 @@ func (b *buckets[K]) take(key K, now time.Time) time.Duration {
 	return wait
 }
 
+// networkKey is an address, or a /64 of IPv6; credentialKey is a SHA-256, so that no
+// credential stays in memory.
+type (
+	networkKey    = netip.Prefix
+	credentialKey = [sha256.Size]byte
+)
+
 // limits are those of LimitsConfig.
 type limits struct {
-	addresses   *buckets[netip.Prefix]
-	credentials *buckets[[sha256.Size]byte] // by SHA-256, so that no credential stays in memory
+	addresses   *buckets[networkKey]
+	credentials *buckets[credentialKey]
 	limited     *prometheus.CounterVec
 	now         func() time.Time
 }
@@ -60,7 +67,7 @@ type limits struct {
 func newLimits(c LimitsConfig, registry *prometheus.Registry) (*limits, error) {
 	c = c.WithDefaults()
 	l := &limits{
-		addresses: newBuckets[netip.Prefix](c.PerAddress), credentials: newBuckets[[sha256.Size]byte](c.PerCredential), now: time.Now,
+		addresses: newBuckets[networkKey](c.PerAddress), credentials: newBuckets[credentialKey](c.PerCredential), now: time.Now,
 		limited: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "ghostline_issuer_rate_limited_total",
 			Help: "Exchanges that were refused because there were too many, by endpoint and by what they have in common.",

@@ -1,0 +1,5 @@
+//go:build !race
+
+package tokenissuer
+
+const arrivals = 10_000

@@ -266,7 +266,8 @@ func (c *Cached) fly(k key, credential Credential, f *flight) {
 	delete(c.flights, k)
 	isOut := c.outage.isOn()
 	c.mu.Unlock()
-	close(f.done)
+	// Callers go on when the change is told, so that who sees an answer sees it too.
+	defer close(f.done)
 	if isOut == wasOut {
 		return
 	}

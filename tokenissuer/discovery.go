@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+
+	"github.com/ghostline-dev/ghostline/tokenissuer/identity"
 )
 
 const (
@@ -24,13 +26,63 @@ type metadata struct {
 	// authorization endpoint. (Section 3.2 wants empty lists left out, but
 	// clients look for what section 2 requires.)
 	ResponseTypes []string `json:"response_types_supported"`
+	// Logins are ours (section 2 allows more members than it names): how a person
+	// gets a credential that this issuer exchanges.
+	Logins []login `json:"ghostline_logins,omitempty"`
+}
+
+// login is an identity provider's device flow (RFC 8628), with the names that it has
+// in the provider's own metadata. Client and scope are public.
+type login struct {
+	Name           string `json:"name"`
+	ClientID       string `json:"client_id"`
+	Scope          string `json:"scope,omitempty"`
+	DeviceEndpoint string `json:"device_authorization_endpoint"`
+	TokenEndpoint  string `json:"token_endpoint"`
+	// SubjectTokenType is what of the provider's answer is exchanged here.
+	SubjectTokenType string `json:"subject_token_type"`
 }
 
 func (s *server) metadata() metadata {
 	return metadata{
 		Issuer: s.config.Issuer, TokenEndpoint: s.config.Issuer + pathOAuth, KeysURI: s.config.Issuer + pathKeys,
 		GrantTypes: []string{grantTokenExchange}, AuthMethods: []string{"none"}, ResponseTypes: []string{},
+		Logins: s.logins(),
 	}
+}
+
+// logins are in the order of the configuration.
+func (s *server) logins() (all []login) {
+	for _, provider := range s.providers {
+		people, ok := provider.(identity.LoginProvider)
+		if !ok {
+			continue
+		}
+		if l, known := people.Login(); known {
+			all = append(all, login{
+				Name: people.Name(), ClientID: l.ClientID, Scope: l.Scope,
+				DeviceEndpoint: l.DeviceEndpoint, TokenEndpoint: l.TokenEndpoint, SubjectTokenType: subjectTypeName(l.Type),
+			})
+		}
+	}
+	return all
+}
+
+func subjectTypeName(credential identity.CredentialType) string {
+	for name, known := range subjectTypes {
+		if known == credential {
+			return name
+		}
+	}
+	return typeAccessToken
+}
+
+// describe answers with the metadata as they are now: what a provider tells of itself
+// may not be known at the start. Nobody keeps them, or a login that comes to be known
+// would stay unknown to those behind the same cache.
+func (s *server) describe(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Cache-Control", "no-cache")
+	writeJSON(w, http.StatusOK, s.metadata())
 }
 
 // published is a document that anybody may read and keep for a while. Five

@@ -125,15 +125,11 @@ func (s *server) handler() (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	metadata, err := published("application/json", s.metadata())
-	if err != nil {
-		return nil, err
-	}
 	mux := http.NewServeMux()
 	mux.HandleFunc(pathOAuth, methods(s.exchange(s.oauthForm()), http.MethodPost))
 	mux.HandleFunc(pathCopilot, methods(s.exchange(s.copilotForm()), http.MethodGet))
 	mux.HandleFunc(pathKeys, methods(keySet, http.MethodGet, http.MethodHead))
-	mux.HandleFunc(pathMetadata, methods(metadata, http.MethodGet, http.MethodHead))
+	mux.HandleFunc(pathMetadata, methods(s.describe, http.MethodGet, http.MethodHead))
 	mux.HandleFunc("/", notFound)
 	return withRequestID(withBoundedBody(mux)), nil
 }

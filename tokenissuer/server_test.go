@@ -32,7 +32,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestMetadata(t *testing.T) {
 	answer := newIssuer(t).do(httptest.NewRequest(http.MethodGet, pathMetadata, nil))
-	wantAnswer(t, answer, http.StatusOK, "public, max-age=300", "application/json")
+	wantAnswer(t, answer, http.StatusOK, "no-cache", "application/json")
 	var got map[string]any
 	if err := json.Unmarshal(answer.Body.Bytes(), &got); err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ghostline-dev/ghostline/internal/oneline"
 	"github.com/ghostline-dev/ghostline/proxy/sse"
 )
 
@@ -36,7 +37,7 @@ func newAnswer(conn *connection, l *link, resp *http.Response, choices int) *ans
 		events:   sse.NewReader(resp.Body),
 		choices:  choices,
 		finished: make(map[int]bool),
-		variant:  clean(resp.Header.Get("X-Ghostline-Variant")),
+		variant:  oneline.Clean(resp.Header.Get("X-Ghostline-Variant")),
 	}
 	a.close = sync.OnceFunc(func() {
 		// Closing an unfinished body resets the stream and waits until the
@@ -93,7 +94,7 @@ func (a *answer) chunk(data []byte, yield func(Event, error) bool) (more bool, e
 		return false, fmt.Errorf("%w: an event is not the JSON object of a completion", ErrTruncated)
 	}
 	if c.Error != nil {
-		refusal := &Error{Status: a.resp.StatusCode, RequestID: clean(a.resp.Header.Get("X-Request-Id"))}
+		refusal := &Error{Status: a.resp.StatusCode, RequestID: oneline.Clean(a.resp.Header.Get("X-Request-Id"))}
 		c.Error.apply(refusal)
 		return false, fmt.Errorf("%w: %w", ErrTruncated, refusal)
 	}

@@ -13,7 +13,7 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/ghostline-dev/ghostline/internal/loopback"
+	"github.com/ghostline-dev/ghostline/internal/oauthhttp"
 	"github.com/google/uuid"
 )
 
@@ -125,20 +125,11 @@ func (c *Client) Close() error {
 
 // parseBaseURL reads a base URL that what names in the error.
 func parseBaseURL(what, raw string) (*url.URL, error) {
-	u, err := url.Parse(raw)
-	switch {
-	case err != nil:
-		// url.Error repeats the URL, which may hold a password.
-		return nil, fmt.Errorf("%s cannot be parsed; it should look like https://completions.example.com", what)
-	case u.Scheme != "https" && u.Scheme != "http", u.Hostname() == "":
-		return nil, fmt.Errorf("%s %q should look like https://completions.example.com", what, u.Redacted())
-	case u.User != nil, u.RawQuery != "", u.Fragment != "":
-		return nil, fmt.Errorf("%s %q must have no user, query or fragment", what, u.Redacted())
-	case u.Scheme == "http" && !loopback.Is(u.Hostname()):
-		return nil, fmt.Errorf("%s %q would send tokens over the network in clear text: use https://; http:// is only for localhost, 127.0.0.1 and ::1",
-			what, u.Redacted())
+	u, err := oauthhttp.ParseURL(what, raw, "https://completions.example.com")
+	if err == nil && u.RawQuery != "" {
+		return nil, fmt.Errorf("%s %q must have no query", what, u.Redacted())
 	}
-	return u, nil
+	return u, err
 }
 
 // hostPort is where to connect to for u.

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/ghostline-dev/ghostline/internal/oneline"
 	"golang.org/x/net/http2"
 )
 
@@ -92,7 +93,7 @@ func (c *Client) ask(ctx context.Context, r Request) (a *answer, err error) {
 	}
 	if media, _, _ := mime.ParseMediaType(a.resp.Header.Get("Content-Type")); a.resp.StatusCode != http.StatusOK || media != "text/event-stream" {
 		defer a.close()
-		return nil, fmt.Errorf("the proxy answered with content type %q, want text/event-stream: is this the proxy's address?", clean(media))
+		return nil, fmt.Errorf("the proxy answered with content type %q, want text/event-stream: is this the proxy's address?", oneline.Clean(media))
 	}
 	return a, nil
 }

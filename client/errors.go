@@ -9,8 +9,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
+
+	"github.com/ghostline-dev/ghostline/internal/oauthhttp"
+	"github.com/ghostline-dev/ghostline/internal/oneline"
 )
 
 var (
@@ -21,11 +22,7 @@ var (
 	ErrClosed = errors.New("the client is closed")
 )
 
-const (
-	maxErrorBody    = 64 << 10
-	maxErrorMessage = 1 << 10
-	maxRetryAfter   = 10 * time.Minute
-)
+const maxErrorBody = 64 << 10
 
 // Error is the proxy's refusal of a completion.
 type Error struct {
@@ -68,10 +65,10 @@ type wireError struct {
 }
 
 func (w wireError) apply(e *Error) {
-	e.Type, e.Message = clean(w.Type), clean(w.Message)
+	e.Type, e.Message = oneline.Clean(w.Type), oneline.Clean(w.Message)
 	switch code := w.Code.(type) {
 	case string:
-		e.Code = clean(code)
+		e.Code = oneline.Clean(code)
 	case float64:
 		e.Code = strconv.FormatFloat(code, 'f', -1, 64)
 	}
@@ -81,8 +78,8 @@ func (w wireError) apply(e *Error) {
 func errorFrom(resp *http.Response) *Error {
 	e := &Error{
 		Status:     resp.StatusCode,
-		RequestID:  clean(resp.Header.Get("X-Request-Id")),
-		RetryAfter: retryAfter(resp.Header),
+		RequestID:  oneline.Clean(resp.Header.Get("X-Request-Id")),
+		RetryAfter: oauthhttp.RetryAfter(resp.Header),
 	}
 	// A body that cannot be read to its end still leaves the status to report.
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
@@ -92,52 +89,12 @@ func errorFrom(resp *http.Response) *Error {
 	if json.Unmarshal(body, &object) == nil {
 		object.Error.apply(e)
 	} else {
-		e.Message = clean(string(body))
+		e.Message = oneline.Clean(string(body))
 	}
 	if e.Message == "" {
 		e.Message = http.StatusText(e.Status)
 	}
 	return e
-}
-
-// retryAfter reads Retry-After (RFC 9110 section 10.2.3), at most ten minutes.
-// A date counts from the server's own Date, because our clock may be wrong.
-func retryAfter(h http.Header) time.Duration {
-	value := h.Get("Retry-After")
-	if seconds, err := strconv.Atoi(value); err == nil {
-		return time.Duration(min(max(seconds, 0), int(maxRetryAfter/time.Second))) * time.Second
-	}
-	at, err := http.ParseTime(value)
-	if err != nil {
-		return 0
-	}
-	now, err := http.ParseTime(h.Get("Date"))
-	if err != nil {
-		return 0
-	}
-	return min(max(at.Sub(now), 0), maxRetryAfter)
-}
-
-// clean makes a server's text fit for a message: one printable line of bounded
-// length. A terminal obeys escape sequences, so they must not get through.
-func clean(s string) string {
-	if len(s) > maxErrorMessage {
-		cut := maxErrorMessage
-		for cut > 0 && !utf8.RuneStart(s[cut]) {
-			cut--
-		}
-		s = s[:cut]
-	}
-	s = strings.Map(func(r rune) rune {
-		switch {
-		case unicode.IsSpace(r):
-			return ' '
-		case !unicode.IsPrint(r):
-			return -1
-		}
-		return r
-	}, s)
-	return strings.TrimSpace(s)
 }
 
 func firstNonEmpty(values ...string) string {

@@ -2,24 +2,22 @@ package client
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/ghostline-dev/ghostline/internal/oauthhttp"
+	"github.com/ghostline-dev/ghostline/internal/oneline"
 )
 
 const (
-	exchangeTimeout = 10 * time.Second
-	maxGrantBody    = 64 << 10
-	maxTokenLife    = 24 * time.Hour
+	maxTokenLife = 24 * time.Hour
 
 	grantTypeExchange = "urn:ietf:params:oauth:grant-type:token-exchange"
-	typeAccessToken   = "urn:ietf:params:oauth:token-type:access_token"
 )
 
 // IssuerError is the issuer's refusal of an exchange (RFC 6749 section 5.2,
@@ -39,6 +37,12 @@ func (e *IssuerError) Refused() bool {
 		return true
 	}
 	return e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden
+}
+
+// another says whether the issuer did not know the credential, so that another one
+// of the same user may do. One that it knows and denies is not helped by that.
+func (e *IssuerError) another() bool {
+	return e.Code == "invalid_request" || e.Code == "invalid_grant" || e.Status == http.StatusUnauthorized
 }
 
 func (e *IssuerError) Error() string {
@@ -68,10 +72,11 @@ type grant struct {
 
 // exchanger asks an issuer for completion tokens.
 type exchanger struct {
-	endpoint  string
-	form      url.Values
-	userAgent string
-	http      *http.Client
+	endpoint    string
+	audience    string
+	credentials Credentials
+	userAgent   string
+	http        *http.Client
 }
 
 func newExchanger(o TokenOptions) (*exchanger, error) {
@@ -79,77 +84,79 @@ func newExchanger(o TokenOptions) (*exchanger, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.OAuthToken == "" {
+	credentials, err := o.credentials()
+	if err != nil {
+		return nil, err
+	}
+	if credentials == nil {
 		return nil, fmt.Errorf("no OAuth token for the issuer %s: run `ghostline login`", base)
 	}
-	form := url.Values{
-		"grant_type":         {grantTypeExchange},
-		"subject_token":      {o.OAuthToken},
-		"subject_token_type": {typeAccessToken},
-	}
-	if o.Audience != "" {
-		form.Set("audience", o.Audience)
-	}
 	return &exchanger{
-		endpoint:  base.JoinPath("oauth", "token").String(),
-		form:      form,
-		userAgent: o.UserAgent,
-		http:      issuerHTTP(o.RootCAs),
+		endpoint:    base.JoinPath("oauth", "token").String(),
+		audience:    o.Audience,
+		credentials: credentials,
+		userAgent:   o.UserAgent,
+		http:        oauthhttp.NewClient(o.RootCAs),
 	}, nil
 }
 
-func issuerHTTP(roots *x509.CertPool) *http.Client {
-	return &http.Client{
-		Timeout: exchangeTimeout,
-		Transport: &http.Transport{
-			Proxy:             http.ProxyFromEnvironment,
-			TLSClientConfig:   &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
-			ForceAttemptHTTP2: true,
-			IdleConnTimeout:   exchangeTimeout,
-		},
-		// A redirect would carry the OAuth token to whoever it names.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-}
-
-// exchange does one exchange. The OAuth token is in no error that it returns.
+// exchange does one exchange, and a second one if the credential turns out to be no
+// longer good and there is another. No credential is in an error that it returns.
 func (e *exchanger) exchange(ctx context.Context) (grant, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.endpoint, strings.NewReader(e.form.Encode()))
+	credential, err := e.credentials.Credential(ctx, "")
 	if err != nil {
 		return grant{}, err
 	}
-	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	req.Header.Set("Accept", "application/json")
-	if e.userAgent != "" {
-		req.Header.Set("User-Agent", e.userAgent)
+	g, err := e.ask(ctx, credential)
+	var refusal *IssuerError
+	if !errors.As(err, &refusal) || !refusal.another() {
+		return g, err
 	}
-	resp, err := e.http.Do(req)
+	other, otherErr := e.credentials.Credential(ctx, credential.Value)
+	if otherErr != nil {
+		return grant{}, otherErr
+	}
+	if other.Value == credential.Value {
+		return grant{}, err
+	}
+	return e.ask(ctx, other)
+}
+
+// ask sends one credential.
+func (e *exchanger) ask(ctx context.Context, credential Credential) (grant, error) {
+	form := url.Values{
+		"grant_type":         {grantTypeExchange},
+		"subject_token":      {credential.Value},
+		"subject_token_type": {string(credential.Type)},
+	}
+	if credential.Type == "" {
+		form.Set("subject_token_type", string(TypeAccessToken))
+	}
+	if e.audience != "" {
+		form.Set("audience", e.audience)
+	}
+	answer, err := oauthhttp.PostForm(ctx, e.http, e.endpoint, e.userAgent, form)
 	if err != nil {
 		return grant{}, fmt.Errorf("token exchange: %w", err)
 	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxGrantBody))
-	if err != nil {
-		return grant{}, fmt.Errorf("token exchange: the issuer's answer broke off: %w", err)
+	if answer.Status != http.StatusOK {
+		return grant{}, issuerError(answer)
 	}
-	if resp.StatusCode != http.StatusOK {
-		return grant{}, issuerError(resp, body)
-	}
-	return parseGrant(body)
+	return parseGrant(answer.Body)
 }
 
-func issuerError(resp *http.Response, body []byte) *IssuerError {
+func issuerError(answer oauthhttp.Answer) *IssuerError {
 	var object struct {
 		Error       string `json:"error"`
 		Description string `json:"error_description"`
 	}
 	// A body that is not JSON (a load balancer's page) has nothing to add.
-	_ = json.Unmarshal(body, &object)
+	_ = json.Unmarshal(answer.Body, &object)
 	return &IssuerError{
-		Status:      resp.StatusCode,
-		Code:        clean(object.Error),
-		Description: clean(object.Description),
-		RetryAfter:  retryAfter(resp.Header),
+		Status:      answer.Status,
+		Code:        oneline.Clean(object.Error),
+		Description: oneline.Clean(object.Description),
+		RetryAfter:  answer.RetryAfter,
 	}
 }
 
@@ -168,7 +175,7 @@ func parseGrant(body []byte) (grant, error) {
 	case object.AccessToken == "" || !headerSafe(object.AccessToken):
 		return grant{}, fmt.Errorf("token exchange: the answer's access_token is missing or not printable ASCII")
 	case !strings.EqualFold(object.TokenType, "Bearer"):
-		return grant{}, fmt.Errorf("token exchange: token_type is %q, want Bearer", clean(object.TokenType))
+		return grant{}, fmt.Errorf("token exchange: token_type is %q, want Bearer", oneline.Clean(object.TokenType))
 	case object.ExpiresIn < 1:
 		return grant{}, fmt.Errorf("token exchange: expires_in is missing or less than a second")
 	}

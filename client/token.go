@@ -32,8 +32,12 @@ const (
 type TokenOptions struct {
 	// IssuerURL is the issuer's base URL: https://, or http:// on a loopback host.
 	IssuerURL string
-	// OAuthToken is what the issuer exchanges. It appears in no log or error.
-	OAuthToken string
+	// OAuthToken is what the issuer exchanges, and OAuthTokenType says what it is;
+	// empty is TypeAccessToken. It appears in no log or error.
+	OAuthToken     string
+	OAuthTokenType TokenType
+	// Credentials is asked before each exchange, in place of OAuthToken.
+	Credentials Credentials
 	// Audience is the proxy that the token is for; empty leaves it to the issuer.
 	Audience string
 	// RootCAs are the certificates to trust; nil means the system's.

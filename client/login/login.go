@@ -56,13 +56,16 @@ func printable(s string) bool {
 // Login is what came of a login: secrets, to be kept where only their owner reads.
 type Login struct {
 	// Token is the credential for the issuer, of the type that Provider.Type says.
-	Token string
+	Token string `json:"oauth_token"`
 	// Obtained and Expires are by this machine's clock; Expires is zero if the
 	// provider did not say. Neither is to be relied on: clocks are wrong.
-	Obtained, Expires time.Time
+	Obtained time.Time `json:"obtained,omitzero"`
+	Expires  time.Time `json:"expires,omitzero"`
 	// RefreshToken gets another Token without the person; empty if there is none.
-	RefreshToken string
-	Provider     Provider
+	RefreshToken string `json:"refresh_token,omitempty"`
+	// Provider is where Token is from; of a token that is from elsewhere only the
+	// type is known.
+	Provider Provider `json:"provider,omitzero"`
 }
 
 // Options configure a [Client].

@@ -75,7 +75,7 @@ type Source struct {
 	store  Store
 }
 
-// NewSource makes a source. The client is the caller's to close.
+// NewSource makes a source. It leaves no connection open.
 func NewSource(c *Client, store Store) *Source { return &Source{client: c, store: store} }
 
 // Credential implements [client.Credentials]. While the provider cannot be asked, a
@@ -93,6 +93,8 @@ func (s *Source) Credential(ctx context.Context, refused string) (client.Credent
 		if !l.stale(refused, time.Now()) {
 			return l, nil // another process was faster
 		}
+		// The next time is many minutes away.
+		defer s.client.Close()
 		return s.client.Renew(ctx, l)
 	})
 	switch {

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ghostline-dev/ghostline/client/login"
 	"go.uber.org/goleak"
 )
 
@@ -232,13 +233,13 @@ func TestLoginKeepsOthers(t *testing.T) {
 	t.Parallel()
 	store := &credentials{path: filepath.Join(t.TempDir(), "ghostline", "credentials.json")}
 	for i := range 3 {
-		if err := store.save(fmt.Sprint("https://issuer-", i), fmt.Sprint("token-", i)); err != nil {
+		if err := store.save(t.Context(), fmt.Sprint("https://issuer-", i), login.Login{Token: fmt.Sprint("token-", i)}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for i := range 3 {
-		if got, err := store.load(fmt.Sprint("https://issuer-", i, "/")); err != nil || got != fmt.Sprint("token-", i) {
-			t.Errorf("issuer %d: %q, %v", i, got, err)
+		if got, err := store.load(fmt.Sprint("https://issuer-", i, "/")); err != nil || got.Token != fmt.Sprint("token-", i) {
+			t.Errorf("issuer %d: %v, %v", i, got, err)
 		}
 	}
 }
@@ -271,7 +272,12 @@ func TestMistakes(t *testing.T) {
 		{sh, exitUsage, "should look like main.go:12:5", []string{"complete", path}},
 		{sh, exitUsage, "--max-tokens is 0, want at least 1", []string{"complete", path + ":1:1", "--max-tokens", "0"}},
 		{sh, exitUsage, `token takes no argument, but got "x"`, []string{"token", "x"}},
-		{sh, exitUsage, "login needs --with-token", []string{"login"}},
+		{sh, exitFailure, "ask the issuer how to log in: it answered 404: check the issuer's URL", []string{"login"}},
+		{sh, exitUsage, "leave --provider and --browser out", []string{"login", "--with-token", "--provider", "x"}},
+		{sh, exitUsage, `--token-type is "saml"; it must be access_token, id_token or jwt`, []string{"login", "--with-token", "--token-type", "saml"}},
+		{sh, exitUsage, "--token-type is for --with-token", []string{"login", "--token-type", "jwt"}},
+		{sh, exitOK, "There was no login for " + s.URL, []string{"logout"}},
+		{unset(envIssuer), exitUsage, "no token issuer", []string{"logout"}},
 		{sh, exitUsage, "should hold the OAuth token, one word", []string{"login", "--with-token"}},
 		{sh, exitUsage, "set --dir", []string{"up"}},
 		{sh, exitUsage, `--listen-proxy: ":8443" is not 127.0.0.1, ::1 or localhost`, []string{"up", "--dir", sh.dir, "--listen-proxy", ":8443"}},

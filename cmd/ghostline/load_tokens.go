@@ -115,19 +115,13 @@ func (l *loadTokens) subjects(to *endpoints) (tokenSources, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--oauth-file: %w", err)
 	}
-	roots, err := to.roots()
-	if err != nil {
-		return nil, err
-	}
 	var sources tokenSources
 	for line := range strings.Lines(content) {
 		token := strings.TrimSpace(line)
 		if token == "" {
 			continue
 		}
-		source, err := client.NewTokenSource(client.TokenOptions{
-			IssuerURL: to.issuer, OAuthToken: token, RootCAs: roots, UserAgent: product().String(),
-		})
+		source, err := to.exchange(client.TokenOptions{OAuthToken: token})
 		if err != nil {
 			sources.close()
 			return nil, err

@@ -4,110 +4,89 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"strings"
 
 	"github.com/ghostline-dev/ghostline/client"
+	"github.com/ghostline-dev/ghostline/client/login"
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 )
 
-const maxOAuthToken = 64 << 10
+type loginOptions struct {
+	endpoints
+	provider   string
+	browser    bool
+	tokenGiven bool
+	tokenType  string
+}
 
 func newLogin(sys *system) *cobra.Command {
-	to := &endpoints{sys: sys}
-	withToken := false
+	o := &loginOptions{endpoints: endpoints{sys: sys}}
 	cmd := &cobra.Command{
-		Use:   "login --with-token",
-		Short: "Store an OAuth token for a token issuer",
-		Long: `Login reads an OAuth token from standard input, proves it by one exchange at the
-token issuer, and stores it in your configuration directory, readable by you only.
-At a terminal it asks for the token and does not show it.
+		Use:   "login",
+		Short: "Log in to a token issuer",
+		Long: `Login asks the token issuer at which identity provider people log in, gets a code
+there, and shows it with the page to enter it at: on this machine or on any other.
+What the provider gives is proved by one exchange at the issuer and stored in your
+configuration directory, readable by you only, for ` + "`ghostline token`" + ` and the other
+commands. It is renewed when it expires, if the provider allows that.
 
-The token is one that your identity provider gave you. Logging in through a
-browser is not possible yet.`,
-		Example: `  gh auth token | ghostline login --with-token --issuer https://tokens.example.com
-  ghostline login --with-token    # asks for the token`,
+With --with-token it reads an OAuth token that you have from elsewhere from standard
+input. At a terminal it asks for the token and does not show it.`,
+		Example: `  ghostline login --issuer https://tokens.example.com
+  ghostline login --provider github --browser
+  gh auth token | ghostline login --with-token`,
 		Args:              noArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if !withToken {
-				return usageError{errors.New("login needs --with-token and the token on standard input; there is no other way yet")}
-			}
-			return runLogin(cmd.Context(), to)
-		},
+		RunE:              func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
-	to.addIssuerFlags(cmd)
-	cmd.Flags().BoolVar(&withToken, "with-token", false, "read the OAuth token from standard input")
+	o.addIssuerFlags(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&o.provider, "provider", "", "`name` of the identity provider, if the issuer has several")
+	flags.BoolVar(&o.browser, "browser", false, "open the provider's page in a browser")
+	flags.BoolVar(&o.tokenGiven, "with-token", false, "read the OAuth token from standard input")
+	flags.StringVar(&o.tokenType, "token-type", "", "with --with-token: access_token (the default), id_token or jwt")
+	// The flags exist, so these cannot fail.
+	_ = cmd.RegisterFlagCompletionFunc("provider", cobra.NoFileCompletions)
+	_ = cmd.RegisterFlagCompletionFunc("token-type", cobra.FixedCompletions([]string{"access_token", "id_token", "jwt"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
-func runLogin(ctx context.Context, to *endpoints) error {
-	if err := to.needIssuer(); err != nil {
+func (o *loginOptions) run(ctx context.Context) error {
+	if err := o.needIssuer(); err != nil {
 		return err
 	}
-	oauth, err := readSecret(ctx, to.sys, "OAuth token for "+to.issuer+": ")
-	if err != nil {
-		return err
+	switch {
+	case o.tokenGiven && (o.provider != "" || o.browser):
+		return usageError{errors.New("--with-token takes the token from standard input; leave --provider and --browser out")}
+	case o.tokenGiven:
+		return o.withToken(ctx)
+	case o.tokenType != "":
+		return usageError{errors.New("--token-type is for --with-token; a provider's login has a type of its own")}
 	}
-	tokens, err := to.exchange(oauth)
+	return o.atProvider(ctx)
+}
+
+// prove exchanges l once.
+func (o *loginOptions) prove(ctx context.Context, l login.Login) error {
+	tokens, err := o.exchange(client.TokenOptions{OAuthToken: l.Token, OAuthTokenType: l.Provider.Type})
 	if err != nil {
 		return err
 	}
 	defer tokens.Close()
-	var refusal *client.IssuerError
-	if _, err := tokens.Token(ctx); errors.As(err, &refusal) && refusal.Refused() {
-		return fmt.Errorf("the issuer refused this OAuth token (%d %s), so it was not stored: check that it is whole and meant for %s",
-			refusal.Status, strings.TrimSpace(refusal.Code+" "+refusal.Description), to.issuer)
-	} else if err != nil {
-		return fmt.Errorf("nothing was stored: %w", err)
-	}
-	store, err := to.sys.credentials()
+	_, err = tokens.Token(ctx)
+	return err
+}
+
+func (o *loginOptions) store(ctx context.Context, l login.Login) error {
+	store, err := o.sys.credentials()
 	if err != nil {
 		return err
 	}
-	if err := store.save(to.issuer, oauth); err != nil {
+	if err := store.save(ctx, o.issuer, l); err != nil {
 		return fmt.Errorf("store the login: %w", err)
 	}
-	fmt.Fprintf(to.sys.stderr, "Logged in to %s; stored in %s\n", to.issuer, store.path)
+	fmt.Fprintf(o.sys.stderr, "Logged in to %s; stored in %s\n", o.issuer, store.path)
+	if o.sys.getenv(envOAuth) != "" {
+		fmt.Fprintf(o.sys.stderr, "But %s is set and comes before a stored login: unset it.\n", envOAuth)
+	}
 	return nil
-}
-
-// readSecret reads one word from standard input, at a terminal without echo.
-func readSecret(ctx context.Context, sys *system, question string) (string, error) {
-	read := func() ([]byte, error) { return io.ReadAll(io.LimitReader(sys.stdin, maxOAuthToken)) }
-	if fd, ok := terminal(sys.stdin); ok {
-		state, err := term.GetState(fd)
-		if err != nil {
-			return "", err
-		}
-		// Ctrl-C must not leave a terminal that shows nothing.
-		stop := context.AfterFunc(ctx, func() { _ = term.Restore(fd, state) })
-		defer stop()
-		fmt.Fprint(sys.stderr, question)
-		defer fmt.Fprintln(sys.stderr)
-		read = func() ([]byte, error) { return term.ReadPassword(fd) }
-	}
-	type result struct {
-		secret []byte
-		err    error
-	}
-	done := make(chan result, 1)
-	go func() {
-		secret, err := read() // a read of stdin cannot be interrupted, only left
-		done <- result{secret, err}
-	}()
-	select {
-	case <-ctx.Done():
-		return "", ctx.Err()
-	case r := <-done:
-		if r.err != nil {
-			return "", fmt.Errorf("read the OAuth token from standard input: %w", r.err)
-		}
-		secret := strings.TrimSpace(string(r.secret))
-		if secret == "" || strings.ContainsAny(secret, " \t\r\n") {
-			return "", usageError{errors.New("standard input should hold the OAuth token, one word")}
-		}
-		return secret, nil
-	}
 }

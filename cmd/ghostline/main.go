@@ -24,6 +24,7 @@ func main() {
 		stderr:    os.Stderr,
 		getenv:    os.Getenv,
 		configDir: os.UserConfigDir,
+		browse:    openBrowser,
 	}, os.Args[1:])
 	stop()
 	os.Exit(status)

@@ -29,9 +29,10 @@ Settings come from flags, or from the environment:
   ` + envProxy + `    the proxy's base URL
   ` + envIssuer + `   the token issuer's base URL
   ` + envCA + `           a PEM file of certificates to trust besides the system's
-  ` + envOAuth + `  the OAuth token, instead of the one that login stored`,
+  ` + envOAuth + `  the OAuth token, instead of the one that login stored
+  ` + envType + `  what it is: access_token (the default), id_token or jwt`,
 		Example: `  ghostline up --dir ~/.ghostline
-  gh auth token | ghostline login --with-token
+  ghostline login
   ghostline complete main.go:12:5
   ghostline explain -f proxy.yaml request.json`,
 		Args:              knownCommand,
@@ -49,6 +50,7 @@ Settings come from flags, or from the environment:
 		newExplain(sys),
 		newLoad(sys),
 		newLogin(sys),
+		newLogout(sys),
 		newToken(sys),
 		newUp(sys),
 		newVersion(sys),

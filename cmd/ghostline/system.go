@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/ghostline-dev/ghostline/client"
+	"github.com/ghostline-dev/ghostline/client/login"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 )
@@ -19,6 +20,7 @@ const (
 	envIssuer = "GHOSTLINE_ISSUER_URL"
 	envCA     = "GHOSTLINE_CA"
 	envOAuth  = "GHOSTLINE_OAUTH_TOKEN"
+	envType   = "GHOSTLINE_OAUTH_TOKEN_TYPE"
 )
 
 // system is what the commands see of the machine.
@@ -28,6 +30,8 @@ type system struct {
 	stderr    io.Writer
 	getenv    func(string) string
 	configDir func() (string, error)
+	// browse opens a page in the user's browser.
+	browse func(page string) error
 }
 
 // credentials is where logins are kept.
@@ -90,36 +94,65 @@ func (e *endpoints) roots() (*x509.CertPool, error) {
 }
 
 // tokens makes a token source from the environment's OAuth token or the stored
-// login.
+// login, which is renewed if need be.
 func (e *endpoints) tokens() (*client.TokenSource, error) {
 	if err := e.needIssuer(); err != nil {
 		return nil, err
 	}
-	oauth := e.sys.getenv(envOAuth)
-	if oauth == "" {
-		store, err := e.sys.credentials()
+	if oauth := e.sys.getenv(envOAuth); oauth != "" {
+		kind, err := tokenType(envType, e.sys.getenv(envType))
 		if err != nil {
 			return nil, err
 		}
-		if oauth, err = store.load(e.issuer); err != nil {
-			return nil, err
-		}
+		return e.exchange(client.TokenOptions{OAuthToken: oauth, OAuthTokenType: kind})
 	}
-	return e.exchange(oauth)
+	store, err := e.sys.credentials()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := store.load(e.issuer); err != nil {
+		return nil, err
+	}
+	people, err := e.people()
+	if err != nil {
+		return nil, err
+	}
+	return e.exchange(client.TokenOptions{Credentials: login.NewSource(people, storedLogin{store, e.issuer})})
 }
 
-// exchange makes a token source from an OAuth token.
-func (e *endpoints) exchange(oauth string) (*client.TokenSource, error) {
+// exchange makes a token source from options that say what is exchanged.
+func (e *endpoints) exchange(o client.TokenOptions) (*client.TokenSource, error) {
 	roots, err := e.roots()
 	if err != nil {
 		return nil, err
 	}
-	return client.NewTokenSource(client.TokenOptions{
-		IssuerURL:  e.issuer,
-		OAuthToken: oauth,
-		RootCAs:    roots,
-		UserAgent:  product().String(),
-	})
+	o.IssuerURL, o.RootCAs, o.UserAgent = e.issuer, roots, product().String()
+	return client.NewTokenSource(o)
+}
+
+// people makes what logs people in.
+func (e *endpoints) people() (*login.Client, error) {
+	roots, err := e.roots()
+	if err != nil {
+		return nil, err
+	}
+	return login.New(login.Options{RootCAs: roots, UserAgent: product().String()}), nil
+}
+
+// tokenType reads a credential's type, in the short form that people write; where
+// says whence it comes.
+func tokenType(where, name string) (client.TokenType, error) {
+	switch name {
+	case "":
+		return "", nil
+	case "access_token":
+		return client.TypeAccessToken, nil
+	case "id_token":
+		return client.TypeIDToken, nil
+	case "jwt":
+		return client.TypeJWT, nil
+	}
+	return "", usageError{fmt.Errorf("%s is %q; it must be access_token, id_token or jwt", where, name)}
 }
 
 func (e *endpoints) needIssuer() error {

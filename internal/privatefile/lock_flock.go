@@ -20,7 +20,7 @@ func LockDirectory(path string) (unlock func(), err error) {
 	if err := syscall.Flock(int(dir.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		dir.Close()
 		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, fmt.Errorf("%s is in use by another process: stop that one, or choose another directory", path)
+			return nil, fmt.Errorf("%s is %w: stop that one, or choose another directory", path, ErrInUse)
 		}
 		return nil, fmt.Errorf("locking %s: %w", path, err)
 	}

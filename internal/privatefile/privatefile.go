@@ -8,6 +8,9 @@ import (
 	"path/filepath"
 )
 
+// ErrInUse is of a directory that somebody has locked.
+var ErrInUse = errors.New("in use by another process")
+
 // Write makes or replaces the file at path, with mode 0600. The new file takes
 // the old one's place as a whole: an interruption leaves the old one, a link is
 // replaced and not followed, and who could read the old file gains nothing.

@@ -46,11 +46,23 @@ func newService(t *testing.T) *service {
 		io.WriteString(w, `{"access_token":"completion-token","token_type":"Bearer","expires_in":1500}`)
 	})
 	mux.HandleFunc("POST /v1/completions", s.complete)
-	s.Server = httptest.NewUnstartedServer(mux)
+	s.serve(t, mux)
+	return s
+}
+
+// startService is one that does what a handler does.
+func startService(t *testing.T, handler http.Handler) *service {
+	t.Helper()
+	s := &service{}
+	s.serve(t, handler)
+	return s
+}
+
+func (s *service) serve(t *testing.T, handler http.Handler) {
+	s.Server = httptest.NewUnstartedServer(handler)
 	s.EnableHTTP2 = true
 	s.StartTLS()
 	t.Cleanup(s.Close)
-	return s
 }
 
 func (s *service) complete(w http.ResponseWriter, r *http.Request) {
@@ -76,6 +88,10 @@ type shell struct {
 	t   *testing.T
 	dir string
 	env map[string]string
+
+	browsed   []string // pages that were opened
+	browse    func()   // what the browser does, if anything
+	browseErr error
 }
 
 func (s *service) shell(t *testing.T) *shell {
@@ -96,6 +112,13 @@ func (s *shell) run(ctx context.Context, stdin string, args ...string) (status i
 		stdin: strings.NewReader(stdin), stdout: &out, stderr: &err,
 		getenv:    func(name string) string { return s.env[name] },
 		configDir: func() (string, error) { return filepath.Join(s.dir, "config"), nil },
+		browse: func(page string) error {
+			s.browsed = append(s.browsed, page)
+			if s.browse != nil {
+				s.browse()
+			}
+			return s.browseErr
+		},
 	}, args)
 	if strings.Contains(out.String()+err.String(), "gho_") {
 		s.t.Error("an OAuth token was printed")

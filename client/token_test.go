@@ -29,6 +29,7 @@ const (
 // issuer answers exchanges in a synctest bubble: token-1, token-2, ...
 type issuer struct {
 	took      time.Duration
+	then      time.Duration // took by all exchanges but the first, if not 0
 	refreshIn time.Duration
 	exchanges atomic.Int64
 	refusal   atomic.Pointer[refusal]
@@ -44,8 +45,12 @@ func (i *issuer) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err := checkExchange(req); err != nil {
 		return nil, err
 	}
+	took := i.took
+	if i.then > 0 && i.exchanges.Load() > 0 {
+		took = i.then
+	}
 	select {
-	case <-time.After(i.took):
+	case <-time.After(took):
 	case <-req.Context().Done():
 		return nil, req.Context().Err()
 	}

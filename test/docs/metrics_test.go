@@ -63,6 +63,9 @@ func TestMetrics(t *testing.T) {
 	mentioned(t, written)
 }
 
+// metadataMember is of the issuer's RFC 8414 document, and looks like a metric.
+const metadataMember = "ghostline_logins"
+
 // mentioned checks the names of metrics in all pages.
 func mentioned(t *testing.T, written map[string]metric) {
 	t.Helper()
@@ -73,7 +76,7 @@ func mentioned(t *testing.T, written map[string]metric) {
 	part := regexp.MustCompile(`_(bucket|sum|count)$`)
 	for _, page := range append(pages, "../../README.md", "../../CHANGELOG.md") {
 		for _, name := range regexp.MustCompile(`\bghostline_\w*[a-z0-9]`).FindAllString(read(t, page), -1) {
-			if _, ok := written[part.ReplaceAllString(name, "")]; !ok {
+			if _, ok := written[part.ReplaceAllString(name, "")]; !ok && name != metadataMember {
 				t.Errorf("%s names %s, which is no metric", page, name)
 			}
 		}

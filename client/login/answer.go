@@ -54,14 +54,14 @@ func (e *Error) temporary() bool {
 // seconds is a number of seconds. Some providers put it in quotes.
 type seconds time.Duration
 
-const maxSeconds = 24 * time.Hour
+const longest = 24 * time.Hour
 
 func (s *seconds) UnmarshalJSON(data []byte) error {
 	n, err := strconv.ParseFloat(strings.Trim(string(data), `"`), 64)
 	if err != nil || n != n {
 		return errors.New("not a number of seconds")
 	}
-	*s = seconds(min(max(n, 0), maxSeconds.Seconds()) * float64(time.Second))
+	*s = seconds(min(max(n, 0), longest.Seconds()) * float64(time.Second))
 	return nil
 }
 

@@ -94,7 +94,7 @@ func (p *openID) token(w http.ResponseWriter, r *http.Request) {
 }
 
 // startIssuer runs a real issuer whose people log in at p.
-func startIssuer(t *testing.T, p *openID) (address string) {
+func startLoginIssuer(t *testing.T, p *openID) (address string) {
 	t.Helper()
 	listener := listen(t)
 	address = "http://" + listener.Addr().String()
@@ -148,7 +148,7 @@ func (k *keptLogin) Update(_ context.Context, change func(login.Login) (login.Lo
 // completion token, and to the next one when the ID token has expired.
 func TestLogin(t *testing.T) {
 	p := startOpenID(t)
-	address := startIssuer(t, p)
+	address := startLoginIssuer(t, p)
 	people := login.New(login.Options{})
 	defer people.Close()
 	var providers []login.Provider

@@ -54,12 +54,6 @@ type Config struct {
 	TrustedEdges []string `json:"trustedEdges"`
 }
 
-// KeysConfig says where the signing keys are.
-type KeysConfig struct {
-	// Directory holds the keys, and gets a first one if it is empty or absent.
-	Directory string `json:"directory"`
-}
-
 // EndpointsConfig is where an editor finds the rest of the service; each may be "".
 type EndpointsConfig struct {
 	Proxy string `json:"proxy"`
@@ -106,7 +100,9 @@ func (c *Config) resolvePaths(dir string) {
 			*path = filepath.Join(dir, *path)
 		}
 	}
-	resolve(&c.Keys.Directory)
+	if c.Keys.Directory != "" {
+		resolve(&c.Keys.Directory)
+	}
 	if c.Entitlements != nil {
 		resolve(&c.Entitlements.File)
 	}
@@ -134,9 +130,7 @@ func (c *Config) Validate() error {
 		c.checkAudiences(),
 		c.checkTokenLife(),
 	}
-	if c.Keys.Directory == "" {
-		problems = append(problems, errors.New("keys.directory: it is missing; name a directory that only the issuer can read"))
-	}
+	problems = append(problems, c.checkKeys()...)
 	problems = append(problems, c.checkProviders()...)
 	problems = append(problems, c.checkEntitlements(), c.Limits.check())
 	problems = append(problems, c.checkTrustedEdges()...)

@@ -90,7 +90,14 @@ func TestConfigMistakes(t *testing.T) {
 		{"20m", "25h", "tokenLife: 25h0m0s is not between"},
 		{"20m", "-20m", "tokenLife: -20m0s is not between"},
 		{"20m", "20500ms", "whole seconds"},
-		{"{directory: keys}", "{}", "keys.directory: it is missing"},
+		{"{directory: keys}", "{}", "keys: directory is missing"},
+		{"{directory: keys}", "{directory: keys, secret: keys}", "keys: there are both directory and secret"},
+		{"{directory: keys}", "{secret: Keys/a}", "keys.secret: it must be the name of a Secret"},
+		{"{directory: keys}", "{directory: keys, propagation: 1s}", "keys.propagation: 1s is not between 2s and 24h0m0s"},
+		{"{directory: keys}", "{directory: keys, propagation: 25h}", "keys.propagation: 25h0m0s is not"},
+		{"{directory: keys}", "{directory: keys, rotateEvery: 30m}", "keys.rotateEvery: 30m0s is not between 35m30s (3 times"},
+		{"{directory: keys}", "{directory: keys, rotateEvery: 9000h}", "keys.rotateEvery: 9000h0m0s is not between"},
+		{"{directory: keys}", "{directory: keys, rotateEvery: -1h}", "keys.rotateEvery: -1h0m0s is not between"},
 		{"\n- {name: local, type: Static, static: {file: /etc/tokens.yaml}}", " []", "identityProviders: there are 0"},
 		{"name: local, ", "", "identityProviders[0].name: it is missing"},
 		{"name: local", "name: none", `identityProviders[0].name: "none" is taken`},
@@ -121,7 +128,7 @@ func TestConfigMistakes(t *testing.T) {
 
 func TestConfigNamesAllProblems(t *testing.T) {
 	_, err := LoadConfig(writeConfig(t, "sku: x"))
-	for _, want := range []string{"issuer:", "audiences:", "keys.directory:", "identityProviders:"} {
+	for _, want := range []string{"issuer:", "audiences:", "keys:", "identityProviders:"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v does not name %s", err, want)
 		}

@@ -1,8 +1,6 @@
 package tokenissuer
 
 import (
-	"encoding/json"
-	"fmt"
 	"net/http"
 
 	"github.com/ghostline-dev/ghostline/tokenissuer/identity"
@@ -83,19 +81,4 @@ func subjectTypeName(credential identity.CredentialType) string {
 func (s *server) describe(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Cache-Control", "no-cache")
 	writeJSON(w, http.StatusOK, s.metadata())
-}
-
-// published is a document that anybody may read and keep for a while. Five
-// minutes is what a key that is rotated in must be published before it signs.
-func published(mediaType string, document any) (http.HandlerFunc, error) {
-	body, err := json.Marshal(document)
-	if err != nil {
-		return nil, fmt.Errorf("published document: %w", err)
-	}
-	return func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", mediaType)
-		w.Header().Set("Cache-Control", "public, max-age=300")
-		// A failed write is a client that went away.
-		_, _ = w.Write(body)
-	}, nil
 }

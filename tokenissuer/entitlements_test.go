@@ -192,7 +192,7 @@ func TestIssuerDoesNotStartWithBadRules(t *testing.T) {
 		}
 		config := testConfig(t)
 		config.Entitlements = &EntitlementsConfig{File: file}
-		if _, err := newServer(Options{Config: config, Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry()}); err == nil || !strings.Contains(err.Error(), "entitlements") {
+		if _, err := open(t.Context(), Options{Config: config, Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry()}); err == nil || !strings.Contains(err.Error(), "entitlements") {
 			t.Errorf("rules %q: error %v", rules, err)
 		}
 	}

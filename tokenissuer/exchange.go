@@ -193,7 +193,7 @@ func (s *server) sign(who identity.Identity, audience string, d *decision) {
 		IssuedAt: issued, Expires: issued.Add(d.life),
 		ID: uuid.NewString(), ClientID: who.ClientID, Models: who.Models, Tier: who.Tier,
 	}
-	signed, err := s.ring.Signer.Sign(d.claims)
+	signed, err := s.ring().Signer.Sign(d.claims)
 	if err != nil {
 		d.refused = &refusal{result: resultInternal, status: http.StatusInternalServerError, code: "server_error",
 			message: "the token could not be made; the operator's log says why", cause: err}

@@ -53,16 +53,17 @@ func newIssuer(t testing.TB, change ...func(*Config)) *issuer {
 		c(&config)
 	}
 	log := new(bytes.Buffer)
-	s, err := newServer(Options{Config: config, Log: slog.New(slog.NewJSONHandler(log, nil)), Metrics: prometheus.NewRegistry()})
+	s, err := open(t.Context(), Options{Config: config, Log: slog.New(slog.NewJSONHandler(log, nil)), Metrics: prometheus.NewRegistry()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	handler, err := s.handler()
-	if err != nil {
-		t.Fatal(err)
-	}
+	t.Cleanup(func() {
+		if err := s.close(); err != nil {
+			t.Error(err)
+		}
+	})
 	log.Reset()
-	return &issuer{server: s, handler: handler, log: log}
+	return &issuer{server: s, handler: s.handler(), log: log}
 }
 
 // unlimited is for tests that ask more often than a client may.

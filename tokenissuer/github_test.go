@@ -1,8 +1,6 @@
 package tokenissuer
 
 import (
-	"bytes"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -12,7 +10,6 @@ import (
 
 	"github.com/ghostline-dev/ghostline/test/strict"
 	"github.com/ghostline-dev/ghostline/tokenissuer/identity"
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
@@ -23,38 +20,20 @@ func newGitHubIssuer(t *testing.T) (*issuer, *strict.GitHub) {
 	hub.AddUser(strict.GitHubUser{Login: "octocat", ID: 583231})
 	server := httptest.NewServer(hub)
 	t.Cleanup(server.Close)
-	dir := t.TempDir()
-	secret := filepath.Join(dir, "secret")
+	secret := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(secret, []byte("client-secret"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	log := new(bytes.Buffer)
-	s, err := newServer(Options{
-		Config: Config{
-			Issuer: testIssuer, Audiences: []string{testAudience}, Keys: KeysConfig{Directory: filepath.Join(dir, "keys")},
-			IdentityProviders: []ProviderConfig{{Name: "github", Type: ProviderGitHub, GitHub: &GitHubConfig{
-				URL: server.URL, ClientID: "Iv1.8a61f9b3a7aba766", ClientSecretFile: secret,
-			}}},
-		},
-		Log: slog.New(slog.NewJSONHandler(log, nil)), Metrics: prometheus.NewRegistry(),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	t.Cleanup(func() {
-		if err := closeProviders(s.providers); err != nil {
-			t.Error(err)
-		}
 		for _, violation := range hub.Violations() {
 			t.Errorf("GitHub's documentation does not allow %s", violation)
 		}
 	})
-	handler, err := s.handler()
-	if err != nil {
-		t.Fatal(err)
-	}
-	log.Reset()
-	return &issuer{server: s, handler: handler, log: log}, hub
+	return newIssuer(t, func(c *Config) {
+		c.IdentityProviders = []ProviderConfig{{Name: "github", Type: ProviderGitHub, GitHub: &GitHubConfig{
+			URL: server.URL, ClientID: "Iv1.8a61f9b3a7aba766", ClientSecretFile: secret,
+		}}}
+	}), hub
 }
 
 func TestGitHubExchange(t *testing.T) {

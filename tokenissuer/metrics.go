@@ -14,7 +14,6 @@ const noProvider = "none"
 type metrics struct {
 	exchanges *prometheus.CounterVec
 	duration  *prometheus.HistogramVec
-	keys      prometheus.Gauge
 	providers *providerMetrics
 }
 
@@ -30,13 +29,9 @@ func newMetrics(registry *prometheus.Registry) (*metrics, error) {
 			Buckets:                     []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
 			NativeHistogramBucketFactor: 1.1,
 		}, []string{"endpoint", "provider", "result"}),
-		keys: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "ghostline_issuer_keys",
-			Help: "Keys that are published.",
-		}),
 		providers: newProviderMetrics(),
 	}
-	for _, c := range append(m.providers.collectors(), m.exchanges, m.duration, m.keys) {
+	for _, c := range append(m.providers.collectors(), m.exchanges, m.duration) {
 		if err := registry.Register(c); err != nil {
 			return nil, err
 		}

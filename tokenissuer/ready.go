@@ -44,6 +44,6 @@ func (s *server) canSign() error {
 		return d.refused.cause
 	}
 	verifier := token.Verifier{Issuer: s.config.Issuer, Audience: s.config.Audiences[0]}
-	_, err := verifier.Verify(d.token, s.ring.Public, s.now())
+	_, err := verifier.Verify(d.token, s.ring().Public, s.now())
 	return err
 }

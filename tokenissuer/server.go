@@ -30,6 +30,9 @@ type Options struct {
 	Log       *slog.Logger
 	// Metrics is where the issuer's metrics go; nil is a new registry.
 	Metrics *prometheus.Registry
+	// KeyStore is where the signing keys are if Config.Keys names a Secret; nil
+	// is the directory that it names.
+	KeyStore keys.Store
 }
 
 // server is a running issuer.
@@ -39,66 +42,54 @@ type server struct {
 	entitlements *entitlements
 	limits       *limits
 	edges        edges
-	ring         keys.Ring
+	keeper       *keys.Keeper
+	ring         func() *keys.Ring // the keeper's
 	metrics      *metrics
 	log          *slog.Logger
 	now          func() time.Time
+	closeKeys    func()
 }
 
 // Run serves until ctx is done and running exchanges are answered, and then
 // returns nil. The error is service.ErrConfig if the issuer could not start.
 func Run(ctx context.Context, o Options) error {
-	s, servers, err := build(o)
+	if o.Metrics == nil {
+		o.Metrics = prometheus.NewRegistry()
+	}
+	err := o.Listeners.Check()
+	var s *server
+	if err == nil {
+		s, err = open(ctx, o)
+	}
 	if err != nil {
 		o.Listeners.Close()
 		return fmt.Errorf("%w: %w", service.ErrConfig, err)
 	}
-	// What is watched is watched until the last exchange is answered.
-	watching, served := context.WithCancel(context.WithoutCancel(ctx))
+	// Keys are kept, and files watched, until the last exchange is answered.
+	working, served := context.WithCancel(context.WithoutCancel(ctx))
 	var background sync.WaitGroup
-	defer background.Wait()
-	defer served()
-	background.Go(func() { s.entitlements.watch(watching) })
-	return errors.Join(httpserver.RunAll(ctx, servers...), closeProviders(s.providers))
+	background.Go(func() { s.keeper.Run(working) })
+	background.Go(func() { s.entitlements.watch(working) })
+	err = httpserver.RunAll(ctx, s.servers(o)...)
+	served()
+	background.Wait()
+	return errors.Join(err, s.close())
 }
 
-func build(o Options) (*server, []*httpserver.Server, error) {
-	if err := o.Listeners.Check(); err != nil {
-		return nil, nil, err
-	}
-	if o.Metrics == nil {
-		o.Metrics = prometheus.NewRegistry()
-	}
-	s, err := newServer(o)
-	if err != nil {
-		return nil, nil, err
-	}
-	handler, err := s.handler()
-	if err != nil {
-		return nil, nil, errors.Join(err, closeProviders(s.providers))
-	}
-	servers := o.Listeners.Traffic(httpserver.Server{Handler: handler, Log: o.Log, MaxHeaderBytes: maxHeaderBytes})
-	if admin := o.Listeners.Admin; admin != nil {
-		servers = append(servers, &httpserver.Server{Name: "admin", Listener: admin, Handler: s.adminHandler(o.Metrics), Log: o.Log})
-	}
-	return s, servers, nil
-}
-
-func newServer(o Options) (*server, error) {
+// open makes a server, which is to be closed.
+func open(ctx context.Context, o Options) (*server, error) {
 	if err := o.Config.Validate(); err != nil {
 		return nil, err
 	}
-	s := &server{config: o.Config, log: o.Log, now: time.Now, edges: newEdges(o.Config.TrustedEdges)}
-	if err := s.open(o); err != nil {
-		return nil, errors.Join(err, closeProviders(s.providers))
+	s := &server{config: o.Config, log: o.Log, now: time.Now, edges: newEdges(o.Config.TrustedEdges), closeKeys: func() {}}
+	if err := s.build(ctx, o); err != nil {
+		return nil, errors.Join(err, s.close())
 	}
-	s.metrics.keys.Set(float64(s.ring.Public.Len()))
-	o.Log.Info("signing", "kid", s.ring.Signer.KeyID, "published", s.ring.Public.IDs())
 	return s, nil
 }
 
-// open makes what the server stands on.
-func (s *server) open(o Options) (err error) {
+// build makes what the server stands on.
+func (s *server) build(ctx context.Context, o Options) (err error) {
 	if s.metrics, err = newMetrics(o.Metrics); err != nil {
 		return err
 	}
@@ -115,23 +106,52 @@ func (s *server) open(o Options) (err error) {
 	if s.limits, err = newLimits(o.Config.Limits, o.Metrics); err != nil {
 		return err
 	}
-	s.ring, err = keys.OpenDirectory(o.Config.Keys.Directory, s.now())
-	return err
+	return s.openKeys(ctx, o)
+}
+
+// openKeys takes the key store that the configuration names, and the keys in it.
+func (s *server) openKeys(ctx context.Context, o Options) (err error) {
+	store := o.KeyStore
+	if o.Config.Keys.Secret == "" {
+		directory, err := keys.OpenDirectory(o.Config.Keys.Directory, o.Log)
+		if err != nil {
+			return fmt.Errorf("signing keys: %w", err)
+		}
+		store, s.closeKeys = directory, directory.Close
+	}
+	if store == nil {
+		return errors.New("keys.secret: this program does not know Kubernetes; use keys.directory")
+	}
+	if s.keeper, err = keys.Open(ctx, store, o.Config.keyPolicy(), o.Log); err != nil {
+		return err
+	}
+	s.ring = s.keeper.Ring
+	return o.Metrics.Register(newKeyMetrics(s.ring, s.keeper.Status))
+}
+
+// close gives back what open took.
+func (s *server) close() error {
+	s.closeKeys()
+	return closeProviders(s.providers)
+}
+
+func (s *server) servers(o Options) []*httpserver.Server {
+	servers := o.Listeners.Traffic(httpserver.Server{Handler: s.handler(), Log: o.Log, MaxHeaderBytes: maxHeaderBytes})
+	if admin := o.Listeners.Admin; admin != nil {
+		servers = append(servers, &httpserver.Server{Name: "admin", Listener: admin, Handler: s.adminHandler(o.Metrics), Log: o.Log})
+	}
+	return servers
 }
 
 // handler is the public side.
-func (s *server) handler() (http.Handler, error) {
-	keySet, err := published("application/jwk-set+json", s.ring.Public)
-	if err != nil {
-		return nil, err
-	}
+func (s *server) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc(pathOAuth, methods(s.exchange(s.oauthForm()), http.MethodPost))
 	mux.HandleFunc(pathCopilot, methods(s.exchange(s.copilotForm()), http.MethodGet))
-	mux.HandleFunc(pathKeys, methods(keySet, http.MethodGet, http.MethodHead))
+	mux.HandleFunc(pathKeys, methods(s.keySet(), http.MethodGet, http.MethodHead))
 	mux.HandleFunc(pathMetadata, methods(s.describe, http.MethodGet, http.MethodHead))
 	mux.HandleFunc("/", notFound)
-	return withRequestID(withBoundedBody(mux)), nil
+	return withRequestID(withBoundedBody(mux))
 }
 
 // adminHandler is the operator's side.

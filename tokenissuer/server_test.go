@@ -23,6 +23,7 @@ import (
 	"github.com/ghostline-dev/ghostline/internal/localca"
 	"github.com/ghostline-dev/ghostline/internal/service"
 	"github.com/ghostline-dev/ghostline/internal/token"
+	"github.com/ghostline-dev/ghostline/tokenissuer/keys"
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
@@ -52,7 +53,7 @@ func TestMetadata(t *testing.T) {
 
 func TestKeySetCanBeKeptForAWhile(t *testing.T) {
 	answer := newIssuer(t).do(httptest.NewRequest(http.MethodGet, pathKeys, nil))
-	wantAnswer(t, answer, http.StatusOK, "public, max-age=300", "application/jwk-set+json")
+	wantAnswer(t, answer, http.StatusOK, "public, max-age=30", "application/jwk-set+json")
 }
 
 func TestWrongMethods(t *testing.T) {
@@ -109,7 +110,9 @@ func TestReadyOnlyIfItCanSign(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	i.ring.Signer.Key = other
+	ring := *i.ring()
+	ring.Signer.Key = other
+	i.ring = func() *keys.Ring { return &ring }
 	if code, body := ask(); code != http.StatusServiceUnavailable || body != "cannot sign\n" {
 		t.Errorf("with a key that is not published: %d %q", code, body)
 	}

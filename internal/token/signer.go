@@ -27,6 +27,9 @@ func (s Signer) Sign(c Claims) (string, error) {
 	if err := c.check(); err != nil {
 		return "", fmt.Errorf("sign token: %w", err)
 	}
+	if len(s.Key) != ed25519.PrivateKeySize {
+		return "", errors.New("sign token: there is no key to sign with")
+	}
 	unsigned := jwt.NewWithClaims(jwt.SigningMethodEdDSA, &wireClaims{
 		Issuer: c.Issuer, Audience: audience{c.Audience}, Subject: c.Subject,
 		IssuedAt: numericDate(c.IssuedAt), Expires: numericDate(c.Expires),

@@ -1,131 +1,110 @@
 package keys
 
 import (
-	"crypto/ed25519"
-	"crypto/rand"
-	"crypto/x509"
-	"encoding/pem"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
-	"regexp"
+	"strings"
 	"time"
 
-	"github.com/ghostline-dev/ghostline/internal/token"
+	"github.com/ghostline-dev/ghostline/internal/filewatch"
+	"github.com/ghostline-dev/ghostline/internal/privatefile"
 )
 
 const (
-	// timeFormat sorts by name as by time. Names say when a key was made,
-	// because a file's own times do not survive a copy or a restore.
-	timeFormat = "20060102T150405.000Z"
-	pemType    = "PRIVATE KEY"
-	// maxFileBytes is far above what an Ed25519 key takes.
-	maxFileBytes = 4 << 10
-
 	othersMayAnything fs.FileMode = 0o077
 	othersMayWrite    fs.FileMode = 0o022
 )
 
-// fileName is TIME-KID.pem.
-var fileName = regexp.MustCompile(`^\d{8}T\d{6}\.\d{3}Z-([A-Za-z0-9_-]{43})\.pem$`)
-
-// OpenDirectory returns the keys that are in a directory, one PKCS #8 PEM file
-// each. The newest signs. An absent or empty directory gets a first key, made
-// at the time now.
-//
-// One process at a time uses a directory. A file that is no key, or that others
-// may read, is an error and not skipped: a signer that quietly is not the one
-// that was meant shows only when tokens are refused.
-func OpenDirectory(path string, now time.Time) (Ring, error) {
-	ring, err := openDirectory(path, now)
-	if err != nil {
-		return Ring{}, fmt.Errorf("signing keys: %w", err)
-	}
-	return ring, nil
+// Directory is a Store in a directory, one file for each entry. One issuer at a
+// time has it; other programs may add and remove files.
+type Directory struct {
+	path   string
+	log    *slog.Logger
+	unlock func()
 }
 
-func openDirectory(path string, now time.Time) (Ring, error) {
+// OpenDirectory takes a directory, which is made if it is absent. Close gives it
+// back.
+func OpenDirectory(path string, log *slog.Logger) (*Directory, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
-		return Ring{}, err
+		return nil, err
 	}
-	info, err := os.Stat(path)
-	if err != nil {
-		return Ring{}, err
-	}
-	if info.Mode()&othersMayWrite != 0 {
-		return Ring{}, fmt.Errorf("%s: others may put keys there (mode %v); chmod 700 it", path, info.Mode().Perm())
-	}
-	files, err := keyFiles(path)
-	if err != nil {
-		return Ring{}, err
-	}
-	if len(files) == 0 {
-		file, err := create(path, now)
-		if err != nil {
-			return Ring{}, err
-		}
-		files = []string{file}
-	}
-	return load(files)
-}
-
-// keyFiles are the directory's *.pem files, oldest first.
-func keyFiles(dir string) ([]string, error) {
-	entries, err := os.ReadDir(dir) // sorted by name
+	unlock, err := privatefile.LockDirectory(path)
 	if err != nil {
 		return nil, err
 	}
-	var files []string
-	for _, entry := range entries {
-		if filepath.Ext(entry.Name()) == ".pem" {
-			files = append(files, filepath.Join(dir, entry.Name()))
-		}
-	}
-	return files, nil
+	return &Directory{path: path, log: log, unlock: unlock}, nil
 }
 
-func load(files []string) (Ring, error) {
-	var signer token.Signer
-	public := make([]ed25519.PublicKey, 0, len(files))
+// Close lets another process have the directory.
+func (d *Directory) Close() { d.unlock() }
+
+// Leads is true: there is no other.
+func (d *Directory) Leads() bool { return true }
+
+// Watch calls changed when a file has come or gone.
+func (d *Directory) Watch(ctx context.Context, changed func()) {
+	filewatch.Watch(ctx, d.log, []string{d.path}, time.Hour, changed)
+}
+
+// Load reads the directory. A file that is no key, or that others may read, is
+// broken.
+func (d *Directory) Load(context.Context) (State, error) { return ReadDirectory(d.path) }
+
+// ReadDirectory reads a directory that an issuer may have.
+func ReadDirectory(path string) (State, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return State{}, err
+	}
+	if info.Mode()&othersMayWrite != 0 {
+		return State{}, fmt.Errorf("%s: others may put keys there (mode %v); chmod 700 it", path, info.Mode().Perm())
+	}
+	names, err := entries(path)
+	if err != nil {
+		return State{}, err
+	}
+	s := Decode(names, strings.Join(names, "\n"), func(name string) ([]byte, error) { return readPrivate(filepath.Join(path, name)) })
+	if err := firstUnreadable(s.Broken); err != nil {
+		return State{}, err
+	}
+	return s, nil
+}
+
+// firstUnreadable is an error that says nothing of a file, such as that the process
+// has too many open.
+func firstUnreadable(broken map[string]error) error {
+	for name, err := range broken {
+		var failed *fs.PathError
+		if errors.As(err, &failed) && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		// One that was removed since the directory was read is no longer there.
+		if errors.Is(err, fs.ErrNotExist) {
+			delete(broken, name)
+		}
+	}
+	return nil
+}
+
+// entries are the names of the files that count.
+func entries(dir string) ([]string, error) {
+	files, err := os.ReadDir(dir) // sorted by name
+	if err != nil {
+		return nil, err
+	}
+	var names []string
 	for _, file := range files {
-		key, err := read(file)
-		if err != nil {
-			return Ring{}, fmt.Errorf("%s: %w", file, err)
+		if name := file.Name(); name == RotateEntry || filepath.Ext(name) == KeySuffix {
+			names = append(names, name)
 		}
-		signer = key
-		public = append(public, key.Key.Public().(ed25519.PublicKey))
 	}
-	return Ring{Signer: signer, Public: token.NewKeySet(public...)}, nil
-}
-
-func read(file string) (token.Signer, error) {
-	name := fileName.FindStringSubmatch(filepath.Base(file))
-	if name == nil {
-		return token.Signer{}, errors.New("the name must be TIME-KID.pem, as in 20261130T144200.000Z-<RFC 7638 thumbprint>.pem; move other files away")
-	}
-	content, err := readPrivate(file)
-	if err != nil {
-		return token.Signer{}, err
-	}
-	block, _ := pem.Decode(content)
-	if block == nil || block.Type != pemType {
-		return token.Signer{}, fmt.Errorf("it is no PEM file with a %s block", pemType)
-	}
-	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
-	if err != nil {
-		return token.Signer{}, errors.New("it holds no PKCS #8 key")
-	}
-	key, ok := parsed.(ed25519.PrivateKey)
-	if !ok {
-		return token.Signer{}, fmt.Errorf("it holds a key of type %T; only Ed25519 signs", parsed)
-	}
-	id := token.Thumbprint(key.Public().(ed25519.PublicKey))
-	if id != name[1] {
-		return token.Signer{}, fmt.Errorf("it holds the key %s, which is not the one in its name", id)
-	}
-	return token.Signer{KeyID: id, Key: key}, nil
+	return names, nil
 }
 
 // readPrivate reads a small regular file that only its owner may use.
@@ -139,28 +118,67 @@ func readPrivate(file string) ([]byte, error) {
 		return nil, errors.New("it is no regular file")
 	case info.Mode()&othersMayAnything != 0:
 		return nil, fmt.Errorf("others may use this signing key (mode %v); chmod 600 it, and replace the key if they could have read it", info.Mode().Perm())
-	case info.Size() > maxFileBytes:
-		return nil, fmt.Errorf("it has more than %d bytes", maxFileBytes)
+	case info.Size() > MaxEntryBytes:
+		return nil, fmt.Errorf("it has more than %d bytes", MaxEntryBytes)
 	}
 	return os.ReadFile(file)
 }
 
-// create makes a key and its file, which appears whole or not at all.
-func create(dir string, now time.Time) (string, error) {
-	public, private, err := ed25519.GenerateKey(rand.Reader)
+// Save adds, renames and removes files, in that order, each of which happens whole
+// or not at all. Who stops in between has done a part of it, and finds what is
+// left to do when it looks again.
+func (d *Directory) Save(_ context.Context, from, to State) error {
+	names, err := entries(d.path)
 	if err != nil {
-		return "", err
+		return err
 	}
-	der, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		return "", err
+	if strings.Join(names, "\n") != from.Version {
+		return ErrConflict
 	}
-	content := pem.EncodeToMemory(&pem.Block{Type: pemType, Bytes: der})
-	file := filepath.Join(dir, now.UTC().Format(timeFormat)+"-"+token.Thumbprint(public)+".pem")
-	if err := writeAtomically(file, content); err != nil {
-		return "", err
+	changes := Diff(from, to)
+	for _, key := range changes.Put {
+		content, err := key.Encode()
+		if err != nil {
+			return err
+		}
+		if err := writeAtomically(d.at(key.EntryName()), content); err != nil {
+			return err
+		}
 	}
-	return file, nil
+	for was, name := range changes.Rename {
+		if err := os.Rename(d.at(was), d.at(name)); err != nil {
+			return conflict(err)
+		}
+	}
+	for _, name := range changes.Remove {
+		if err := os.Remove(d.at(name)); err != nil {
+			return conflict(err)
+		}
+	}
+	return syncDirectory(d.path)
+}
+
+// conflict is for a file that somebody took away.
+func conflict(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return ErrConflict
+	}
+	return err
+}
+
+func (d *Directory) at(name string) string { return filepath.Join(d.path, name) }
+
+// AskRotation asks the issuer that has a directory for a rotation.
+func AskRotation(dir string) error {
+	return writeAtomically(filepath.Join(dir, RotateEntry), nil)
+}
+
+// Withdraw takes a key out of a directory, at once and for good.
+func Withdraw(dir string, key Key) error {
+	if err := os.Remove(filepath.Join(dir, key.EntryName())); err != nil {
+		return err
+	}
+	return syncDirectory(dir)
 }
 
 // writeAtomically leaves either nothing or the whole file, also if the machine

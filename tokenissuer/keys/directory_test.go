@@ -17,15 +17,28 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-var testNow = time.Date(2026, 11, 30, 14, 42, 0, 0, time.UTC)
-
-func open(t *testing.T, dir string) Ring {
+// open is what an issuer that starts on a directory has for keys, and then ends.
+func open(t *testing.T, dir string) *Ring {
 	t.Helper()
-	ring, err := OpenDirectory(dir, testNow)
+	ring, err := tryOpen(t, dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return ring
+}
+
+func tryOpen(t *testing.T, dir string) (*Ring, error) {
+	t.Helper()
+	store, err := OpenDirectory(dir, discard)
+	if err != nil {
+		return nil, err
+	}
+	defer store.Close()
+	keeper, err := Open(t.Context(), store, testPolicy, discard)
+	if err != nil {
+		return nil, err
+	}
+	return keeper.Ring(), nil
 }
 
 func onlyFile(t *testing.T, dir string) string {
@@ -64,19 +77,18 @@ func TestFirstStartMakesAKeyThatSurvives(t *testing.T) {
 	}
 }
 
-func TestNewestSignsAndAllArePublished(t *testing.T) {
+// TestLastToSignSignsAndAllArePublished puts a key there that began to sign later.
+func TestLastToSignSignsAndAllArePublished(t *testing.T) {
 	dir, later := t.TempDir(), t.TempDir()
 	old := open(t, dir)
-	newer, err := OpenDirectory(later, testNow.Add(time.Millisecond))
-	if err != nil {
-		t.Fatal(err)
-	}
+	time.Sleep(2 * time.Millisecond) // the resolution of names
+	newer := open(t, later)
 	file := onlyFile(t, later)
 	if err := os.Rename(file, filepath.Join(dir, filepath.Base(file))); err != nil {
 		t.Fatal(err)
 	}
 	// Neither the file's own time nor a leftover of a write that broke off counts.
-	if err := os.Chtimes(filepath.Join(dir, filepath.Base(file)), testNow, testNow.AddDate(-1, 0, 0)); err != nil {
+	if err := os.Chtimes(filepath.Join(dir, filepath.Base(file)), time.Now(), time.Now().AddDate(-1, 0, 0)); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, ".new-123"), []byte("half"), 0o600); err != nil {
@@ -84,7 +96,7 @@ func TestNewestSignsAndAllArePublished(t *testing.T) {
 	}
 	both := open(t, dir)
 	if both.Signer.KeyID != newer.Signer.KeyID {
-		t.Errorf("%s signs, want the newest, %s", both.Signer.KeyID, newer.Signer.KeyID)
+		t.Errorf("%s signs, want the last that began to, %s", both.Signer.KeyID, newer.Signer.KeyID)
 	}
 	for _, id := range []string{old.Signer.KeyID, newer.Signer.KeyID} {
 		if _, ok := both.Public.Key(id); !ok {
@@ -128,8 +140,9 @@ func TestOpenDirectoryRefuses(t *testing.T) {
 		"a certificate":            {write(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE"})), "no PEM file"},
 		"no PKCS #8":               {write(pem.EncodeToMemory(&pem.Block{Type: pemType, Bytes: []byte("x")})), "no PKCS #8"},
 		"an ECDSA key":             {write(ecdsaKey(t)), "only Ed25519"},
-		"huge":                     {write([]byte(strings.Repeat("k", maxFileBytes+1))), "more than 4096 bytes"},
+		"huge":                     {write([]byte(strings.Repeat("k", MaxEntryBytes+1))), "more than 4096 bytes"},
 		"another name":             {rename("key.pem"), "TIME-KID.pem"},
+		"no time in the name":      {rename("20261399T144200.000Z-" + strings.Repeat("A", 43) + ".pem"), "a time in its name is none"},
 		"another kid in the name":  {rename("20261130T144200.000Z-" + strings.Repeat("A", 43) + ".pem"), "not the one in its name"},
 		"a pipe":                   {pipe, "no regular file"},
 	} {
@@ -137,7 +150,7 @@ func TestOpenDirectoryRefuses(t *testing.T) {
 			dir := t.TempDir()
 			open(t, dir)
 			tc.harm(t, onlyFile(t, dir))
-			if _, err := OpenDirectory(dir, testNow); err == nil || !strings.Contains(err.Error(), tc.want) {
+			if _, err := tryOpen(t, dir); err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("error %v, want one with %q", err, tc.want)
 			}
 		})
@@ -145,7 +158,7 @@ func TestOpenDirectoryRefuses(t *testing.T) {
 	t.Run("a file where the directory should be", func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "keys")
 		write(nil)(t, file)
-		if _, err := OpenDirectory(file, testNow); err == nil {
+		if _, err := tryOpen(t, file); err == nil {
 			t.Error("no error")
 		}
 	})

@@ -282,6 +282,8 @@ func TestRunRefuses(t *testing.T) {
 		"no credentials":     {func(o *Options) { _ = os.Remove(o.Config.IdentityProviders[0].Static.File) }, "identity provider local"},
 		"a file as key directory": {
 			func(o *Options) { o.Config.Keys.Directory = o.Config.IdentityProviders[0].Static.File }, "signing keys"},
+		"a Secret without Kubernetes": {
+			func(o *Options) { o.Config.Keys = KeysConfig{Secret: "signing-keys"} }, "keys.secret: this program does not know Kubernetes"},
 		"metrics taken": {func(o *Options) {
 			if _, err := newMetrics(o.Metrics); err != nil {
 				panic(err)

@@ -21,6 +21,17 @@ func TestBadCommandLines(t *testing.T) {
 	if err := os.WriteFile(broken, []byte("isuer: x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	secret := filepath.Join(filepath.Dir(config), "secret.yaml")
+	withSecret, err := os.ReadFile(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	withSecret = bytes.Replace(withSecret, []byte("{directory: keys}"), []byte("{secret: signing-keys}"), 1)
+	if err := os.WriteFile(secret, withSecret, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("KUBECONFIG", absent) // this test is in no cluster
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	for _, tc := range []struct {
 		args []string
 		code int
@@ -36,6 +47,7 @@ func TestBadCommandLines(t *testing.T) {
 		{[]string{"-config", config, "-listen-tls", "127.0.0.1:0", "-tls-cert", certs + "/tls.key", "-tls-key", certs + "/tls.crt"}, 2, "-tls-cert, -tls-key"},
 		{[]string{"-config", absent, "-listen-cleartext", "127.0.0.1:0"}, 2, "no such file"},
 		{[]string{"-config", broken, "-listen-cleartext", "127.0.0.1:0"}, 2, `unknown field "isuer"`},
+		{[]string{"-config", secret, "-listen-cleartext", "127.0.0.1:0"}, 2, "keys.secret: kubernetes: "},
 		{[]string{"-config", config, "-listen-cleartext", "127.0.0.1:none"}, 2, "-listen-cleartext: listen tcp"},
 	} {
 		var stderr bytes.Buffer

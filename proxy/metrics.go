@@ -33,6 +33,7 @@ type metrics struct {
 	connectionsCut    prometheus.Counter
 	accessDropped     prometheus.Counter
 	reloaded          prometheus.Gauge
+	keysFresh         prometheus.Gauge
 	unknownFields     prometheus.Gauge
 	configInfo        *prometheus.GaugeVec   // hash
 	objective         *prometheus.GaugeVec   // name
@@ -84,6 +85,8 @@ func newMetrics(registry *prometheus.Registry) (*metrics, error) {
 			Help: "Lines of the access log that were dropped because they were not taken fast enough, or could not be written."}),
 		reloaded: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "ghostline_config_last_reload_successful", Help: "1 if the newest config is in use, 0 if it was refused or waits for its keys."}),
+		keysFresh: prometheus.NewGauge(prometheus.GaugeOpts{Name: "ghostline_keys_last_fetch_timestamp_seconds",
+			Help: "When a key set was last fetched from its url, or found to be as it was; 0 if none was."}),
 		unknownFields: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "ghostline_config_unknown_fields", Help: "Fields of the config in use that this proxy does not know and ignores."}),
 		configInfo: prometheus.NewGaugeVec(prometheus.GaugeOpts{
@@ -99,7 +102,7 @@ func newMetrics(registry *prometheus.Registry) (*metrics, error) {
 	m.preset()
 	return m, register(registry, append(m.mirrors.collectors(), m.requests, m.duration, m.firstByte, m.upstreamFirstByte, m.providerGap, m.overhead, m.cancelled,
 		m.cancelledAfter, m.cancelPropagation, m.tokens, m.attempts, m.spills, m.retries, m.clients, m.auth, m.tokenCache, m.probes,
-		m.connectionsOpened, m.connectionsCut, m.accessDropped, m.reloaded, m.unknownFields, m.configInfo, m.objective, m.feedback, m.mutations)...)
+		m.connectionsOpened, m.connectionsCut, m.accessDropped, m.reloaded, m.keysFresh, m.unknownFields, m.configInfo, m.objective, m.feedback, m.mutations)...)
 }
 
 // preset makes the series of small sets of labels, so that the first of a burst

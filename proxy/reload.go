@@ -259,7 +259,10 @@ func (l *loader) readKeys(ctx context.Context, from config.KeySet, in *inputs) (
 		keys = &fetchedKeys{stop: stop, data: l.keysOf(from)}
 		l.fetches[key] = keys
 		l.wg.Go(func() {
-			auth.FetchKeys(fetchCtx, l.log, from.URL, roots, func(data []byte) { l.fetched(ctx, keys, data) })
+			auth.KeyFetch{
+				URL: from.URL, Roots: roots, Log: l.log,
+				Got: func(data []byte) { l.fetched(ctx, keys, data) }, Fresh: l.metrics.keysFresh.SetToCurrentTime,
+			}.Run(fetchCtx)
 		})
 	}
 	in.digest.Write(keys.data)

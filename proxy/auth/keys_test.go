@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"context"
 	"crypto/ed25519"
+	"crypto/tls"
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -26,10 +28,10 @@ func jwks(n byte) string {
 	return fmt.Sprintf(`{"keys":[{"kty":"OKP","crv":"Ed25519","kid":%q,"x":%q}]}`, signer(n).KeyID, x)
 }
 
-// fetcher runs FetchKeys for the length of a test.
+// fetcher runs a KeyFetch for the length of a test.
 type fetcher struct {
 	got  chan string
-	stop func() // returns once FetchKeys has
+	stop func() // returns once it has ended
 }
 
 func startFetching(t *testing.T, url string, ca *localca.CA) *fetcher {
@@ -37,10 +39,10 @@ func startFetching(t *testing.T, url string, ca *localca.CA) *fetcher {
 	ctx, cancel := context.WithCancel(t.Context())
 	f := &fetcher{got: make(chan string, 10)}
 	ended := make(chan struct{})
+	fetch := KeyFetch{URL: url, Roots: ca.Pool(), Log: slog.New(slog.DiscardHandler), Got: func(data []byte) { f.got <- string(data) }}
 	go func() {
 		defer close(ended)
-		pool := ca.Pool()
-		FetchKeys(ctx, slog.New(slog.DiscardHandler), url, pool, func(data []byte) { f.got <- string(data) })
+		fetch.Run(ctx)
 	}()
 	f.stop = func() { cancel(); receive(t, ended) }
 	t.Cleanup(f.stop)
@@ -146,8 +148,11 @@ func TestIssuerMustBeTrusted(t *testing.T) {
 	}
 	var log bytes.Buffer
 	ctx, cancel := context.WithCancel(t.Context())
-	FetchKeys(ctx, slog.New(slog.NewTextHandler(writerFunc(func(p []byte) (int, error) { cancel(); return log.Write(p) }), nil)),
-		url, other.Pool(), func([]byte) { t.Error("keys of an issuer that is not trusted were handed over") })
+	KeyFetch{
+		URL: url, Roots: other.Pool(),
+		Log: slog.New(slog.NewTextHandler(writerFunc(func(p []byte) (int, error) { cancel(); return log.Write(p) }), nil)),
+		Got: func([]byte) { t.Error("keys of an issuer that is not trusted were handed over") },
+	}.Run(ctx)
 	if asked.Load() != 0 || !strings.Contains(log.String(), "certificate") {
 		t.Errorf("asked %d times; log %s", asked.Load(), log.String())
 	}
@@ -169,7 +174,7 @@ func TestStopsWhileFetching(t *testing.T) {
 	}
 }
 
-// TestRhythm has the clock of a bubble: good keys every five minutes, failures
+// TestRhythm has the clock of a bubble: good keys every 30 seconds, failures
 // again soon, ever less often, and what was good last is not taken back.
 func TestRhythm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -179,24 +184,26 @@ func TestRhythm(t *testing.T) {
 		start := time.Now()
 		var asked []time.Duration
 		var got []string
+		fresh := 0
 		answers := []error{nil, bad, bad, bad, bad, bad, bad, bad, bad, bad, bad, bad, nil, bad, nil}
-		go keepFetching(ctx, slog.New(slog.DiscardHandler), func() ([]byte, error) {
+		fetch := KeyFetch{Log: slog.New(slog.DiscardHandler), Got: func(data []byte) { got = append(got, string(data)) }, Fresh: func() { fresh++ }}
+		go fetch.keepFetching(ctx, func() (keyAnswer, error) {
 			asked = append(asked, time.Since(start))
 			if len(asked) > len(answers) {
 				cancel()
-				return nil, ctx.Err()
+				return keyAnswer{}, ctx.Err()
 			}
-			return fmt.Append(nil, len(asked)), answers[len(asked)-1]
-		}, func(data []byte) { got = append(got, string(data)) })
+			return keyAnswer{data: fmt.Append(nil, len(asked)), every: keysEvery}, answers[len(asked)-1]
+		})
 		<-ctx.Done()
 		synctest.Wait()
 
-		if want := []string{"1", "13", "15"}; strings.Join(got, " ") != strings.Join(want, " ") {
-			t.Errorf("handed over %v, want %v", got, want)
+		if want := []string{"1", "13", "15"}; strings.Join(got, " ") != strings.Join(want, " ") || fresh != len(want) {
+			t.Errorf("handed over %v, fresh %d times; want %v", got, fresh, want)
 		}
 		retry := 100 * time.Millisecond
 		for i, err := range answers {
-			want := 5 * time.Minute
+			want := 30 * time.Second
 			if err != nil {
 				want, retry = retry, min(2*retry, 30*time.Second)
 			} else {
@@ -207,4 +214,49 @@ func TestRhythm(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestOnlyChangesAreHandedOver: what is not new costs its proxy nothing, and an
+// issuer that knows tags is not asked to send it again.
+func TestOnlyChangesAreHandedOver(t *testing.T) {
+	var tags []string
+	tagged := func(n byte) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			tags = append(tags, r.Header.Get("If-None-Match"))
+			if r.Header.Get("Cache-Control") != "no-cache" {
+				t.Error("a cache in between may answer")
+			}
+			tag := fmt.Sprintf(`"%d"`, n)
+			w.Header().Set("ETag", tag)
+			if r.Header.Get("If-None-Match") == tag {
+				w.WriteHeader(http.StatusNotModified)
+				return
+			}
+			_, _ = w.Write([]byte(jwks(n)))
+		}
+	}
+	url, ca, _ := issuer(t, answer(http.StatusNotModified, ""), tagged(0), tagged(0), answer(http.StatusOK, jwks(0)), tagged(1), tagged(1), tagged(0))
+	source := keySource{client: &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: ca.Pool()}}}, url: url}
+	t.Cleanup(source.client.CloseIdleConnections)
+	for i, want := range []string{"error", jwks(0), "", "", jwks(1), "", jwks(0)} {
+		got, err := source.fetch(t.Context())
+		if (err != nil) != (want == "error") || err == nil && string(got.data) != want {
+			t.Errorf("fetch %d: %q, %v; want %q", i, got.data, err, want)
+		}
+	}
+	if want := []string{"", `"0"`, "", `"1"`, `"1"`}; !slices.Equal(tags, want) {
+		t.Errorf("it had the tags %q, want %q", tags, want)
+	}
+}
+
+func TestFetchEvery(t *testing.T) {
+	for header, want := range map[string]time.Duration{
+		"": keysEvery, "no-store": keysEvery, "public, max-age=300": keysEvery, "max-age=999999999": keysEvery, "max-age=99999999999999999999": keysEvery,
+		"public, max-age=7": 7 * time.Second, "Max-Age=7": 7 * time.Second, "s-maxage=5": keysEvery, "x-max-age=5": keysEvery,
+		"max-age=0": keysEveryLeast, "max-age=-5": keysEvery, "max-age=x": keysEvery,
+	} {
+		if got := fetchEvery(header); got != want {
+			t.Errorf("%q: %v, want %v", header, got, want)
+		}
+	}
 }

@@ -39,6 +39,7 @@ var metricTests = []struct {
 	{countsMutations, []string{"ghostline_mutations_total"}},
 	{countsClients, []string{"ghostline_client_requests_total"}},
 	{countsTokenChecks, []string{"ghostline_auth_total", "ghostline_token_cache_total"}},
+	{tellsOfFetchedKeys, []string{"ghostline_keys_last_fetch_timestamp_seconds"}},
 	{countsUpstreamConnections, []string{"ghostline_upstream_connections", "ghostline_upstream_connections_opened_total"}},
 	{countsClientConnections, []string{"ghostline_client_connections", "ghostline_client_connections_opened_total"}},
 	{countsCutConnections, []string{"ghostline_client_connections_cut_total"}},
@@ -366,4 +367,17 @@ func tellsOfRegion(t *testing.T) {
 	s := start(t, setup{options: func(o *proxy.Options) { o.Proxies = 3 }})
 	s.wantMetric(3, "ghostline_ready_proxies")
 	s.wantMetric(1, "ghostline_region_up")
+}
+
+func tellsOfFetchedKeys(t *testing.T) {
+	s := start(t, setup{})
+	s.wantMetric(0, "ghostline_keys_last_fetch_timestamp_seconds")
+	before := float64(time.Now().Unix())
+	s = start(t, setup{before: startIssuer(t).trusted})
+	first := s.metric("ghostline_keys_last_fetch_timestamp_seconds")
+	if first < before {
+		t.Errorf("fetched at %v, want %v or later", first, before)
+	}
+	// The issuer sends nothing anew, and that counts too.
+	s.eventually("fetched again", func() bool { return s.metric("ghostline_keys_last_fetch_timestamp_seconds") > first })
 }

@@ -49,7 +49,21 @@ func fingerprintOf(raw string) fingerprint {
 	if len(raw) <= len(b) {
 		return sha256.Sum256(b[:copy(b[:], raw)])
 	}
-	return sha256.Sum256([]byte(raw))
+	return longFingerprintOf(raw)
+}
+
+// longFingerprintOf hashes piece by piece, since a copy of the whole would be made
+// on the heap.
+func longFingerprintOf(raw string) (f fingerprint) {
+	var b [1024]byte
+	hash := sha256.New()
+	for len(raw) > 0 {
+		n := copy(b[:], raw)
+		hash.Write(b[:n])
+		raw = raw[n:]
+	}
+	hash.Sum(f[:0])
+	return f
 }
 
 type verified struct {

@@ -48,6 +48,7 @@ Settings come from flags, or from the environment:
 		newComplete(sys),
 		newEntitlements(sys),
 		newExplain(sys),
+		newKeys(),
 		newLoad(sys),
 		newLogin(sys),
 		newLogout(sys),

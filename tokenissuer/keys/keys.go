@@ -28,13 +28,18 @@ type Key struct {
 
 func (k *Key) waits() bool { return k.Signs.IsZero() }
 
-// newKey makes a key that waits. Times have the resolution that their text has.
+// newKey makes a key that waits. Its id does not begin with a dash, so that on a
+// command line it is no flag. Times have the resolution that their text has.
 func newKey(now time.Time) (Key, error) {
-	public, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		return Key{}, fmt.Errorf("make a key: %w", err)
+	for {
+		public, private, err := ed25519.GenerateKey(rand.Reader)
+		if err != nil {
+			return Key{}, fmt.Errorf("make a key: %w", err)
+		}
+		if id := token.Thumbprint(public); id[0] != '-' {
+			return Key{Signer: token.Signer{KeyID: id, Key: private}, Made: stamp(now)}, nil
+		}
 	}
-	return Key{Signer: token.Signer{KeyID: token.Thumbprint(public), Key: private}, Made: stamp(now)}, nil
 }
 
 func stamp(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }

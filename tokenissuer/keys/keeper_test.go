@@ -7,9 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -28,105 +25,6 @@ const every = 2 * time.Hour
 
 // testPolicy: a key waits 10 minutes, and leaves 30 minutes and 30 s after it signed.
 var testPolicy = Policy{RotateEvery: every, Propagation: 5 * time.Minute, TokenLife: 25 * time.Minute}
-
-// shelf is a Store in memory, as one of several issuers sees it.
-type shelf struct {
-	*content
-	leads bool
-}
-
-type content struct {
-	mu      sync.Mutex
-	entries map[string][]byte
-	version int
-	decoded State
-	failing error  // of Load
-	refuses error  // of Save
-	before  func() // Save
-	told    []chan struct{}
-}
-
-func newShelf() *shelf {
-	return &shelf{content: &content{entries: map[string][]byte{}}, leads: true}
-}
-
-func (s *shelf) Load(context.Context) (State, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.failing != nil {
-		return State{}, s.failing
-	}
-	// Decoding keys every few seconds of days would take the test minutes.
-	if version := fmt.Sprint(s.version); s.decoded.Version != version {
-		names := slices.Sorted(maps.Keys(s.entries))
-		s.decoded = Decode(names, version, func(name string) ([]byte, error) { return s.entries[name], nil })
-	}
-	state := s.decoded
-	state.Keys = slices.Clone(state.Keys)
-	return state, nil
-}
-
-func (s *shelf) Save(_ context.Context, from, to State) error {
-	if s.before != nil {
-		s.before()
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.refuses != nil {
-		return s.refuses
-	}
-	if from.Version != fmt.Sprint(s.version) {
-		return ErrConflict
-	}
-	s.version++
-	changes := Diff(from, to)
-	for _, key := range changes.Put {
-		s.entries[key.EntryName()], _ = key.Encode()
-	}
-	for was, name := range changes.Rename {
-		s.entries[name] = s.entries[was]
-		delete(s.entries, was)
-	}
-	for _, name := range changes.Remove {
-		delete(s.entries, name)
-	}
-	return nil
-}
-
-func (s *shelf) Leads() bool { return s.leads }
-
-func (s *shelf) Watch(ctx context.Context, changed func()) {
-	told := make(chan struct{}, 10)
-	s.mu.Lock()
-	s.told = append(s.told, told)
-	s.mu.Unlock()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-told:
-			changed()
-		}
-	}
-}
-
-// set does something to the entries, and tells.
-func (s *shelf) set(do func(c *content)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	do(s.content)
-	s.version++
-	for _, told := range s.told {
-		told <- struct{}{}
-	}
-}
-
-// withdraw takes a key away as a person would.
-func (s *shelf) withdraw(id string) {
-	s.set(func(c *content) {
-		maps.DeleteFunc(c.entries, func(name string, _ []byte) bool { return strings.Contains(name, id) })
-	})
-}
 
 // keeping runs a keeper for the rest of a bubble.
 func keeping(t *testing.T, store Store, log *slog.Logger) *Keeper {
@@ -474,65 +372,5 @@ func TestClockSetBack(t *testing.T) {
 	// Set forward by a year, what signs stays all the same.
 	if left := testPolicy.staying(s.Keys, now.AddDate(1, 0, 0)); len(left) != 1 || left[0].KeyID != waits {
 		t.Errorf("%d keys are left", len(left))
-	}
-}
-
-// TestDirectoryWhileRunning is the same as a person does it, with files.
-func TestDirectoryWhileRunning(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "keys")
-	store, err := OpenDirectory(dir, discard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
-	if _, err := OpenDirectory(dir, discard); err == nil || !strings.Contains(err.Error(), "in use by another process") {
-		t.Errorf("a second issuer in the same directory: %v", err)
-	}
-	k, err := Open(t.Context(), store, testPolicy, discard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() { k.Run(ctx) })
-	defer running.Wait()
-	defer cancel()
-
-	first := k.Ring().Signer.KeyID
-	if err := AskRotation(dir); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "a key waits", func() bool { return stages(k) == "signing waiting" })
-	waits := k.Ring().Keys[1].ID
-	s, err := ReadDirectory(dir)
-	if err != nil || len(s.Keys) != 2 || s.RotationAsked {
-		t.Fatalf("%+v, %v", s, err)
-	}
-	if err := Withdraw(dir, s.Keys[0]); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the one that waited signs", func() bool { return stages(k) == "signing" && k.Ring().Signer.KeyID == waits })
-	eventually(t, "its file says so", func() bool {
-		s, err := ReadDirectory(dir)
-		return err == nil && len(s.Keys) == 1 && !s.Keys[0].waits()
-	})
-	if files, _ := os.ReadDir(dir); len(files) != 1 {
-		t.Errorf("%d files, want 1", len(files))
-	}
-	if err := os.RemoveAll(dir); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "it is told that the directory is gone", func() bool { return !k.Status().Loaded })
-	if k.Ring().Signer.KeyID != waits || waits == first {
-		t.Error("the last good key does not sign")
-	}
-}
-
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !is(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not so in 20s: %s", what)
-		}
 	}
 }

@@ -3,7 +3,6 @@ package feature
 import (
 	"context"
 	"encoding/json"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -20,12 +19,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// login is the one credential that the issuer of these tests knows.
-const login = "login-5c1d"
+// oauthLogin is the one credential that the issuer of these tests knows.
+const oauthLogin = "login-5c1d"
 
 // tokenIssuer is a real issuer, on loopback.
 type tokenIssuer struct {
 	t        *testing.T
+	dir      string
 	url      string
 	adminURL string
 	keys     string // the directory
@@ -33,33 +33,35 @@ type tokenIssuer struct {
 	log      *lockedBuffer
 }
 
-// startIssuer runs an issuer for the length of the test. Its keys wait for 8 s
-// before they sign, and proxies ask for them every second.
-func startIssuer(t *testing.T) *tokenIssuer {
+// startIssuer runs an issuer for the length of the test, with its config changed as the
+// test wants. Its keys wait for 8 s before they sign, and proxies ask for them every
+// second. It may be asked as often as one likes.
+func startIssuer(t *testing.T, change ...func(*tokenIssuer, *tokenissuer.Config)) *tokenIssuer {
 	t.Helper()
-	dir := t.TempDir()
-	identities := filepath.Join(dir, "identities.yaml")
-	if err := os.WriteFile(identities, []byte("tokens: [{token: "+login+", subject: subject-1, clientID: editor}]"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	traffic, admin := listen(t), listen(t)
+	traffic, admin, dir := listen(t), listen(t), t.TempDir()
 	i := &tokenIssuer{
-		t: t, url: "http://" + traffic.Addr().String(), adminURL: "http://" + admin.Addr().String(),
+		t: t, dir: dir, url: "http://" + traffic.Addr().String(), adminURL: "http://" + admin.Addr().String(),
 		keys: filepath.Join(dir, "keys"), metrics: prometheus.NewRegistry(), log: &lockedBuffer{},
+	}
+	i.write("identities.yaml", "tokens: [{token: "+oauthLogin+", subject: subject-1, clientID: editor}, {token: other, subject: subject-2, clientID: editor}]")
+	rate := tokenissuer.RateConfig{RequestsPerSecond: 1e6, Burst: 1e6}
+	c := tokenissuer.Config{
+		Issuer: i.url, Audiences: []string{audience}, TokenLife: tokenissuer.Duration(time.Minute),
+		Keys: tokenissuer.KeysConfig{Directory: i.keys, Propagation: tokenissuer.Duration(4 * time.Second)},
+		IdentityProviders: []tokenissuer.ProviderConfig{
+			{Name: "local", Type: tokenissuer.ProviderStatic, Static: &tokenissuer.StaticConfig{File: filepath.Join(dir, "identities.yaml")}},
+		},
+		Limits: tokenissuer.LimitsConfig{PerAddress: rate, PerCredential: rate},
+	}
+	for _, set := range change {
+		set(i, &c)
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {
 		ended <- tokenissuer.Run(ctx, tokenissuer.Options{
-			Config: tokenissuer.Config{
-				Issuer: i.url, Audiences: []string{audience}, TokenLife: tokenissuer.Duration(time.Minute),
-				Keys: tokenissuer.KeysConfig{Directory: i.keys, Propagation: tokenissuer.Duration(4 * time.Second)},
-				IdentityProviders: []tokenissuer.ProviderConfig{
-					{Name: "local", Type: tokenissuer.ProviderStatic, Static: &tokenissuer.StaticConfig{File: identities}},
-				},
-			},
-			Listeners: httpserver.Listeners{Cleartext: traffic, Admin: admin},
-			Log:       slog.New(slog.NewJSONHandler(i.log, nil)), Metrics: i.metrics,
+			Config: c, Listeners: httpserver.Listeners{Cleartext: traffic, Admin: admin},
+			Log: slog.New(slog.NewJSONHandler(i.log, nil)), Metrics: i.metrics,
 		})
 	}()
 	t.Cleanup(func() {
@@ -74,6 +76,22 @@ func startIssuer(t *testing.T) *tokenIssuer {
 	return i
 }
 
+func (i *tokenIssuer) write(name, content string) {
+	i.t.Helper()
+	replaceFile(i.t, filepath.Join(i.dir, name), content)
+}
+
+// replaceFile writes a file as a mount does, at once.
+func replaceFile(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.WriteFile(path+".new", []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // trusted has a stack take this issuer's tokens. Give it as setup.before.
 func (i *tokenIssuer) trusted(s *stack) {
 	s.config.Tokens.Issuer = i.url
@@ -84,30 +102,37 @@ func (i *tokenIssuer) trusted(s *stack) {
 // token has the issuer make one.
 func (i *tokenIssuer) token() string {
 	i.t.Helper()
+	status, token := i.exchange(oauthLogin)
+	if token == "" {
+		i.t.Errorf("no token, but status %d", status)
+	}
+	return token
+}
+
+// exchange is the answer to a login, and the token if there is one.
+func (i *tokenIssuer) exchange(login string) (status int, token string) {
 	resp, err := http.PostForm(i.url+"/oauth/token", url.Values{
-		"grant_type":         {"urn:ietf:params:oauth:grant-type:token-exchange"},
-		"subject_token":      {login},
+		"grant_type": {"urn:ietf:params:oauth:grant-type:token-exchange"}, "subject_token": {login},
 		"subject_token_type": {"urn:ietf:params:oauth:token-type:access_token"},
 	})
 	if err != nil {
 		i.t.Error(err)
-		return ""
+		return 0, ""
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
 	var granted struct {
 		Token string `json:"access_token"`
 	}
-	if err != nil || json.Unmarshal(body, &granted) != nil || granted.Token == "" {
-		i.t.Errorf("no token: %d %s %v", resp.StatusCode, body, err)
+	if err := json.NewDecoder(resp.Body).Decode(&granted); err != nil {
+		i.t.Error(err)
 	}
-	return granted.Token
+	return resp.StatusCode, granted.Token
 }
 
 // client is the Go client of a stack, with tokens of this issuer.
 func (i *tokenIssuer) client(s *stack) *client.Client {
 	i.t.Helper()
-	source, err := client.NewTokenSource(client.TokenOptions{IssuerURL: i.url, OAuthToken: login})
+	source, err := client.NewTokenSource(client.TokenOptions{IssuerURL: i.url, OAuthToken: oauthLogin})
 	if err != nil {
 		i.t.Fatal(err)
 	}

@@ -9,17 +9,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/ghostline-dev/ghostline/client"
 	"github.com/ghostline-dev/ghostline/client/login"
-	"github.com/ghostline-dev/ghostline/internal/httpserver"
 	"github.com/ghostline-dev/ghostline/internal/token"
 	"github.com/ghostline-dev/ghostline/tokenissuer"
 	"github.com/golang-jwt/jwt/v5"
@@ -93,33 +90,14 @@ func (p *openID) token(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, `{"access_token":"opaque","token_type":"Bearer","expires_in":86400,"id_token":%q,"refresh_token":%q}`, signed, p.refresh)
 }
 
-// startIssuer runs a real issuer whose people log in at p.
-func startLoginIssuer(t *testing.T, p *openID) (address string) {
-	t.Helper()
-	listener := listen(t)
-	address = "http://" + listener.Addr().String()
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() {
-		ended <- tokenissuer.Run(ctx, tokenissuer.Options{
-			Log: slog.New(slog.DiscardHandler), Listeners: httpserver.Listeners{Cleartext: listener},
-			Config: tokenissuer.Config{
-				Issuer: address, Audiences: []string{audience},
-				Keys: tokenissuer.KeysConfig{Directory: filepath.Join(t.TempDir(), "keys")},
-				IdentityProviders: []tokenissuer.ProviderConfig{{Name: "corp", Type: tokenissuer.ProviderOIDC, OIDC: &tokenissuer.OIDCConfig{
-					Issuer: p.URL, ClientIDs: []string{"cli"},
-					Login: &tokenissuer.OIDCLoginConfig{ClientID: "cli", Scope: "openid offline_access"},
-				}}},
-			},
-		})
-	}()
-	t.Cleanup(func() {
-		stop()
-		if err := <-ended; err != nil {
-			t.Errorf("the issuer ended with: %v", err)
-		}
-	})
-	return address
+// trusting has the issuer know people by an OpenID provider.
+func trusting(p *openID) func(*tokenIssuer, *tokenissuer.Config) {
+	return func(_ *tokenIssuer, c *tokenissuer.Config) {
+		c.IdentityProviders = []tokenissuer.ProviderConfig{{Name: "corp", Type: tokenissuer.ProviderOIDC, OIDC: &tokenissuer.OIDCConfig{
+			Issuer: p.URL, ClientIDs: []string{"cli"},
+			Login: &tokenissuer.OIDCLoginConfig{ClientID: "cli", Scope: "openid offline_access"},
+		}}}
+	}
 }
 
 // keptLogin is a login.Store.
@@ -148,7 +126,7 @@ func (k *keptLogin) Update(_ context.Context, change func(login.Login) (login.Lo
 // completion token, and to the next one when the ID token has expired.
 func TestLogin(t *testing.T) {
 	p := startOpenID(t)
-	address := startLoginIssuer(t, p)
+	address := startIssuer(t, trusting(p)).url
 	people := login.New(login.Options{})
 	defer people.Close()
 	var providers []login.Provider

@@ -147,7 +147,8 @@ func TestWithdrawnKey(t *testing.T) {
 		return true
 	}
 	old := i.token()
-	if ask(old) != http.StatusOK || ask(old) != http.StatusOK || !completes() {
+	first, again := ask(old), ask(old)
+	if first != http.StatusOK || again != http.StatusOK || !completes() {
 		t.Fatal("before, the token is not good")
 	}
 	if hits := s.metric("ghostline_token_cache_total", "result", "hit"); hits < 1 {

@@ -1,7 +1,9 @@
 package feature
 
 import (
+	"encoding/base64"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -9,6 +11,7 @@ import (
 
 	"github.com/ghostline-dev/ghostline/client"
 	"github.com/ghostline-dev/ghostline/tokenissuer/keys"
+	"github.com/tidwall/gjson"
 )
 
 // traffic is requests that are sent all the time, until stop.
@@ -157,9 +160,12 @@ func TestWithdrawnKey(t *testing.T) {
 	stolen := i.stored()
 	i.withdraw(stolen...)
 	withdrawn := time.Now()
-	s.eventually("a fresh key signs at once", func() bool { return i.signs() != "" && i.signs() != stolen[0].KeyID })
+	var fresh string
+	s.eventually("a fresh key signs at once", func() bool { // its file is there a little before it
+		fresh = i.token()
+		return keyOf(t, fresh) != stolen[0].KeyID
+	})
 	t.Logf("a fresh key signs after %v", time.Since(withdrawn))
-	fresh := i.token()
 	s.eventually("the token ends", func() bool { return ask(old) == http.StatusUnauthorized })
 	t.Logf("what the withdrawn key signed is refused after %v; the proxy asks every 1 to 1.1 s here", time.Since(withdrawn))
 	if status := ask(fresh); status != http.StatusOK {
@@ -171,4 +177,15 @@ func TestWithdrawnKey(t *testing.T) {
 			t.Errorf("then the old token got %d", status)
 		}
 	}
+}
+
+// keyOf is the id of the key that signed a token.
+func keyOf(t *testing.T, raw string) string {
+	t.Helper()
+	header, _, _ := strings.Cut(raw, ".")
+	data, err := base64.RawURLEncoding.DecodeString(header)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return gjson.GetBytes(data, "kid").Str
 }

@@ -26,8 +26,16 @@ type IssuerError struct {
 	Status      int
 	Code        string // the "error" of the body: invalid_request, invalid_target, ...
 	Description string
-	RetryAfter  time.Duration
+	// Reason is our issuer's word for it, since RFC 8693 has one code for both:
+	// unknown, of a credential that is nobody's, or denied, of one whose owner may have no
+	// token. Other issuers have none.
+	Reason     string
+	RetryAfter time.Duration
 }
+
+// Denied says that the issuer knows who the OAuth token's owner is, and gives them no
+// token: another login does not help.
+func (e *IssuerError) Denied() bool { return e.Reason == "denied" }
 
 // Refused says whether the issuer refused the OAuth token itself, so that
 // another attempt with it is pointless.
@@ -42,7 +50,7 @@ func (e *IssuerError) Refused() bool {
 // another says whether the issuer did not know the credential, so that another one
 // of the same user may do. One that it knows and denies is not helped by that.
 func (e *IssuerError) another() bool {
-	return e.Code == "invalid_request" || e.Code == "invalid_grant" || e.Status == http.StatusUnauthorized
+	return !e.Denied() && (e.Code == "invalid_request" || e.Code == "invalid_grant" || e.Status == http.StatusUnauthorized)
 }
 
 func (e *IssuerError) Error() string {
@@ -51,6 +59,8 @@ func (e *IssuerError) Error() string {
 		detail = " (" + e.Description + ")"
 	}
 	switch {
+	case e.Denied():
+		return "the issuer gives you no token" + detail + ": ask whoever runs it"
 	case e.Refused():
 		return "the issuer refused the OAuth token" + detail + ": run `ghostline login`"
 	case e.Code == "invalid_target":
@@ -149,6 +159,7 @@ func issuerError(answer oauthhttp.Answer) *IssuerError {
 	var object struct {
 		Error       string `json:"error"`
 		Description string `json:"error_description"`
+		Reason      string `json:"reason"`
 	}
 	// A body that is not JSON (a load balancer's page) has nothing to add.
 	_ = json.Unmarshal(answer.Body, &object)
@@ -156,6 +167,7 @@ func issuerError(answer oauthhttp.Answer) *IssuerError {
 		Status:      answer.Status,
 		Code:        oneline.Clean(object.Error),
 		Description: oneline.Clean(object.Description),
+		Reason:      oneline.Clean(object.Reason),
 		RetryAfter:  answer.RetryAfter,
 	}
 }

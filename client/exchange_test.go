@@ -13,7 +13,9 @@ func TestTokenErrors(t *testing.T) {
 		want   string
 	}{
 		"refused":       {400, `{"error":"invalid_request","error_description":"unknown\u001b[31m token"}`, "the issuer refused the OAuth token (unknown[31m token): run `ghostline login`"},
-		"denied":        {403, `{"error":"access_denied"}`, "run `ghostline login`"},
+		"another word":  {403, `{"error":"access_denied"}`, "run `ghostline login`"},
+		"unknown":       {400, `{"error":"invalid_request","reason":"unknown"}`, "run `ghostline login`"},
+		"denied":        {400, `{"error":"invalid_request","error_description":"You have left.","reason":"denied"}`, "the issuer gives you no token (You have left.): ask whoever runs it"},
 		"audience":      {400, `{"error":"invalid_target"}`, "check the audience"},
 		"wrong address": {404, `<html>`, "check the issuer's URL"},
 		"redirect":      {302, ``, "the issuer answered 302"},

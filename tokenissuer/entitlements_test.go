@@ -80,8 +80,8 @@ func TestNotEntitled(t *testing.T) {
 			i, _ := withRules(t, tc.rules)
 			answer := i.do(post(goodForm().Encode()))
 			wantOAuthError(t, answer, http.StatusBadRequest, "invalid_request")
-			if !strings.Contains(answer.Body.String(), tc.message) {
-				t.Errorf("answer %s", answer.Body)
+			if body := answer.Body.String(); !strings.Contains(body, tc.message) || !strings.Contains(body, `"reason":"denied"`) {
+				t.Errorf("answer %s", body)
 			}
 			line := i.auditLine(t)
 			for name, want := range map[string]string{"result": "denied", "provider": "local", "subject": "u-1", "client_id": "editor",

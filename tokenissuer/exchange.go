@@ -20,7 +20,8 @@ type result string
 
 const (
 	resultGranted     result = "granted"
-	resultDenied      result = "denied"      // the credential is nobody's, or its owner has no entitlement
+	resultUnknown     result = "unknown"     // the credential is nobody's
+	resultDenied      result = "denied"      // its owner may have no token
 	resultLimited     result = "limited"     // too many exchanges
 	resultBadRequest  result = "bad_request" // nobody was asked
 	resultUnavailable result = "unavailable" // a provider is out, which is no denial
@@ -179,7 +180,7 @@ func (s *server) identify(ctx context.Context, credential identity.Credential) (
 	if out != nil {
 		return identity.Identity{}, outProvider, out
 	}
-	return identity.Identity{}, noProvider, &refusal{result: resultDenied, status: http.StatusForbidden, code: "invalid_request",
+	return identity.Identity{}, noProvider, &refusal{result: resultUnknown, status: http.StatusForbidden, code: "invalid_request",
 		message: "the credential is not known to any identity provider of this issuer; log in again", cause: why}
 }
 

@@ -124,8 +124,8 @@ func TestOAuthRefuses(t *testing.T) {
 		{"grant_type twice", with("grant_type", grantTokenExchange, grantTokenExchange), 400, "invalid_request", resultBadRequest},
 		{"subject_token missing", with("subject_token"), 400, "invalid_request", resultBadRequest},
 		{"subject_token twice", with("subject_token", testCredential, "other"), 400, "invalid_request", resultBadRequest},
-		{"subject_token unknown", with("subject_token", "gho_other"), 400, "invalid_request", resultDenied},
-		{"subject_token with a space", with("subject_token", testCredential+" "), 400, "invalid_request", resultDenied},
+		{"subject_token unknown", with("subject_token", "gho_other"), 400, "invalid_request", resultUnknown},
+		{"subject_token with a space", with("subject_token", testCredential+" "), 400, "invalid_request", resultUnknown},
 		{"type missing", with("subject_token_type"), 400, "invalid_request", resultBadRequest},
 		{"type of another", with("subject_token_type", "urn:ietf:params:oauth:token-type:saml2"), 400, "invalid_request", resultBadRequest},
 		{"type twice", with("subject_token_type", typeAccessToken, typeAccessToken), 400, "invalid_request", resultBadRequest},
@@ -185,9 +185,9 @@ func TestCopilotRefuses(t *testing.T) {
 		{"no scheme", []string{testCredential}, 401, resultBadRequest},
 		{"Basic", []string{"Basic " + testCredential}, 401, resultBadRequest},
 		{"two headers", []string{"token " + testCredential, "token " + testCredential}, 400, resultBadRequest},
-		{"unknown", []string{"token gho_other"}, 403, resultDenied},
-		{"two in one", []string{"token " + testCredential + ", token gho_other"}, 403, resultDenied},
-		{"long", []string{"token " + strings.Repeat("x", 20_000)}, 403, resultDenied},
+		{"unknown", []string{"token gho_other"}, 403, resultUnknown},
+		{"two in one", []string{"token " + testCredential + ", token gho_other"}, 403, resultUnknown},
+		{"long", []string{"token " + strings.Repeat("x", 20_000)}, 403, resultUnknown},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			i := newIssuer(t)
@@ -228,7 +228,7 @@ func TestSeveralProviders(t *testing.T) {
 		{"out, then one that knows", []identity.Provider{out, knows}, 200, 200, resultGranted, "knows"},
 		{"out, then denied", []identity.Provider{out, denies}, 503, 503, resultUnavailable, "out"},
 		{"denied, then out", []identity.Provider{denies, out}, 503, 503, resultUnavailable, "out"},
-		{"denied by all", []identity.Provider{denies, denies}, 400, 403, resultDenied, noProvider},
+		{"denied by all", []identity.Provider{denies, denies}, 400, 403, resultUnknown, noProvider},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			i := newIssuer(t)

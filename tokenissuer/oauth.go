@@ -58,10 +58,19 @@ func (s *server) grantOAuth(w http.ResponseWriter, d decision) {
 // wants, where other forms of exchange say 403.
 func refuseOAuth(w http.ResponseWriter, refused *refusal) {
 	status := refused.status
-	if refused.result == resultDenied {
+	if refused.result == resultDenied || refused.result == resultUnknown {
 		status = http.StatusBadRequest
 	}
-	writeError(w, status, refused.code, refused.message)
+	writeJSON(w, status, oauthRefusal{Code: refused.code, Description: refused.message, Reason: refused.result})
+}
+
+// oauthRefusal is RFC 6749's error object (section 5.2), with a reason more: RFC 8693
+// section 2.2.2 has one code for a credential that is nobody's and for one whose owner is
+// denied a token, and only the first is helped by another login.
+type oauthRefusal struct {
+	Code        string `json:"error"`
+	Description string `json:"error_description"`
+	Reason      result `json:"reason"`
 }
 
 func readExchangeForm(w http.ResponseWriter, r *http.Request) (ask, *refusal) {

@@ -24,7 +24,7 @@ func explain(sys *system, err error) string {
 	switch {
 	case errors.As(err, &refusal):
 		advice = adviceOn(refusal)
-	case errors.As(err, &issuer) && issuer.Refused() && sys.getenv(envOAuth) != "":
+	case errors.As(err, &issuer) && issuer.Refused() && !issuer.Denied() && sys.getenv(envOAuth) != "":
 		advice = envOAuth + " is set and comes before a stored login: renew or unset it"
 	case errors.As(err, &authority):
 		advice = "if its certificate is signed by a CA of your own, name that CA by --ca or " + envCA

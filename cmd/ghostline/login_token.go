@@ -28,7 +28,7 @@ func (o *loginOptions) withToken(ctx context.Context) error {
 	l := login.Login{Token: token, Obtained: time.Now(), Provider: login.Provider{Type: kind}}
 	if err := o.prove(ctx, l); err != nil {
 		var refusal *client.IssuerError
-		if errors.As(err, &refusal) && refusal.Refused() {
+		if errors.As(err, &refusal) && refusal.Refused() && !refusal.Denied() {
 			return fmt.Errorf("the issuer refused this OAuth token (%d %s), so it was not stored: check that it is whole and meant for %s",
 				refusal.Status, strings.TrimSpace(refusal.Code+" "+refusal.Description), o.issuer)
 		}

@@ -19,7 +19,7 @@ func (p *proxy) authenticate(x *exchange) error {
 	case errors.Is(err, auth.ErrNoToken):
 		return noToken()
 	case errors.Is(err, auth.ErrSeveral):
-		return badRequest("this request has more than one Authorization header; send exactly one")
+		return severalTokens()
 	default:
 		return badToken(err, errors.Is(err, auth.ErrExpired))
 	}

@@ -22,7 +22,8 @@ type clientError struct {
 	message string
 	// retryAfter, if not 0, is when to come again.
 	retryAfter time.Duration
-	// challenge is the WWW-Authenticate header of a 401.
+	// challenge is the WWW-Authenticate header: of each refusal of a token, 403 too
+	// (RFC 6750 section 3).
 	challenge string
 	// allow is the Allow header of a 405.
 	allow string
@@ -100,6 +101,12 @@ func noToken() *clientError {
 	}
 }
 
+func severalTokens() *clientError {
+	e := badRequest("this request has more than one Authorization header; send exactly one")
+	e.challenge = `Bearer error="invalid_request"`
+	return e
+}
+
 func badToken(cause error, expired bool) *clientError {
 	e := &clientError{
 		status: 401, outcome: outcomeDenied, kind: "authentication_error", code: "invalid_token",
@@ -116,7 +123,8 @@ func badToken(cause error, expired bool) *clientError {
 
 func denied(code, message string) *clientError {
 	return &clientError{
-		status: 403, outcome: outcomeDenied, kind: "permission_error", code: code, message: message, final: true,
+		status: 403, outcome: outcomeDenied, kind: "permission_error", code: code, message: message,
+		challenge: `Bearer error="insufficient_scope", error_description="the token does not allow this"`, final: true,
 	}
 }
 

@@ -29,6 +29,10 @@ func (r reply) wantRefusal(t *testing.T, want refusal) {
 	if retry := r.header.Get("X-Should-Retry") != "false"; retry != want.retry {
 		t.Errorf("X-Should-Retry %q; want it to be false: %v", r.header.Get("X-Should-Retry"), !want.retry)
 	}
+	challenge := r.header.Get("WWW-Authenticate") // RFC 6750 section 3
+	if want.status == http.StatusForbidden && !strings.HasPrefix(challenge, `Bearer error="insufficient_scope"`) || want.status == http.StatusUnauthorized && !strings.HasPrefix(challenge, "Bearer") {
+		t.Errorf("WWW-Authenticate %q; want a challenge that says why", challenge)
+	}
 	if ct := r.header.Get("Content-Type"); ct != "application/json" {
 		t.Errorf("content type %q; want application/json", ct)
 	}

@@ -88,7 +88,7 @@ func tokensThatAreInvalid(s *stack) []badCredentials {
 func severalHeaders(s *stack) []badCredentials {
 	good := "Bearer " + s.token()
 	several := func(name string, authorization ...string) badCredentials {
-		return badCredentials{name, authorization, http.StatusBadRequest, "invalid_request", ""}
+		return badCredentials{name, authorization, http.StatusBadRequest, "invalid_request", `Bearer error="invalid_request"`}
 	}
 	return []badCredentials{
 		several("two, both good", good, "Bearer "+s.token(func(c *token.Claims) { c.Subject = "subject-2" })),

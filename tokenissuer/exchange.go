@@ -189,6 +189,7 @@ func (s *server) sign(who identity.Identity, audience string, d *decision) {
 		d.life = s.config.tokenLife()
 	}
 	issued := s.now().Truncate(time.Second)
+	d.life = withinCredential(d.life, who.Expires, issued)
 	d.claims = token.Claims{
 		Issuer: s.config.Issuer, Audience: audience, Subject: who.Subject,
 		IssuedAt: issued, Expires: issued.Add(d.life),
@@ -202,6 +203,21 @@ func (s *server) sign(who identity.Identity, audience string, d *decision) {
 	}
 	d.token = signed
 	d.refresh = refreshIn(d.life, rand.Float64())
+}
+
+// leastLife is what a credential that is about to end gets all the same: the clocks of
+// provider and issuer differ, and clients renew a login a minute before its end.
+const leastLife = time.Minute
+
+// withinCredential cuts a token's life to that of the credential that it is made for, or
+// who has a token would keep for longer what the provider gave until then. RFC 7521
+// section 4.1 has this for assertions, and allows the minute: not longer "by a
+// significant period". RFC 8693 leaves it to the issuer.
+func withinCredential(life time.Duration, ends, issued time.Time) time.Duration {
+	if ends.IsZero() {
+		return life
+	}
+	return min(life, max(ends.Sub(issued).Truncate(time.Second), leastLife))
 }
 
 // refreshIn is 80 % of a token's life, give or take 10 % of that, so that

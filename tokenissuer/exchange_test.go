@@ -351,3 +351,37 @@ func FuzzCopilotExchange(f *testing.F) {
 		}
 	})
 }
+
+// TestTokenEndsWithItsCredential is of a credential whose end is known: a token that is
+// made for it does not go on for its own life.
+func TestTokenEndsWithItsCredential(t *testing.T) {
+	issued := time.Now().Truncate(time.Second).Add(900 * time.Millisecond)
+	for name, tc := range map[string]struct {
+		left, want time.Duration // left is 0 if no end is known
+	}{
+		"no end is known":              {0, DefaultTokenLife},
+		"ends later":                   {time.Hour, DefaultTokenLife},
+		"ends in two minutes":          {2 * time.Minute, 2 * time.Minute},
+		"ends at once":                 {time.Second, time.Minute},
+		"has ended by the other clock": {-20 * time.Second, time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			i := newIssuer(t)
+			i.now = func() time.Time { return issued }
+			who := identity.Identity{Subject: "u-9", ClientID: "c"}
+			if tc.left != 0 {
+				who.Expires = issued.Add(tc.left)
+			}
+			i.providers = []identity.Provider{answering("corp", who, nil)}
+			var got oauthGrant
+			if err := json.Unmarshal(i.do(post(goodForm().Encode())).Body.Bytes(), &got); err != nil {
+				t.Fatal(err)
+			}
+			claims := i.verify(t, got.AccessToken, testAudience)
+			if life := claims.Expires.Sub(claims.IssuedAt); life != tc.want || got.ExpiresIn != seconds(tc.want) {
+				t.Errorf("the token lives %v, expires_in is %d s, want %v", life, got.ExpiresIn, tc.want)
+			}
+			wantRefresh(t, got.RefreshIn, got.ExpiresIn)
+		})
+	}
+}

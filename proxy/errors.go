@@ -93,11 +93,15 @@ func badRequest(format string, args ...any) *clientError {
 	}
 }
 
+// bareChallenge has no error, because the request made none. The realm says nothing
+// either, but RFC 6750 section 3 wants one parameter at least.
+const bareChallenge = `Bearer realm="completions"`
+
 func noToken() *clientError {
 	return &clientError{
 		status: 401, outcome: outcomeDenied, kind: "authentication_error", code: "missing_token",
 		message:   "this request has no completion token; send one as Authorization: Bearer",
-		challenge: "Bearer", final: true,
+		challenge: bareChallenge, final: true,
 	}
 }
 

@@ -52,7 +52,7 @@ func (s *server) grantCopilot(w http.ResponseWriter, d decision) {
 
 func (s *server) refuseCopilot(w http.ResponseWriter, refused *refusal) {
 	if refused.status == http.StatusUnauthorized {
-		w.Header().Set("WWW-Authenticate", "Bearer") // RFC 9110 section 11.6.1
+		w.Header().Set("WWW-Authenticate", `Bearer realm="tokens"`) // RFC 9110 section 11.6.1, RFC 6750 section 3
 	}
 	writeJSON(w, refused.status, copilotRefusal{
 		Message: refused.message,

@@ -203,7 +203,7 @@ func TestCopilotRefuses(t *testing.T) {
 			if diff := cmp.Diff(want, got.Details); diff != "" || got.Message == "" {
 				t.Errorf("message %q, details (-want +got):\n%s", got.Message, diff)
 			}
-			if challenge := answer.Header().Get("WWW-Authenticate"); (challenge == "Bearer") != (tc.status == 401) {
+			if challenge := answer.Header().Get("WWW-Authenticate"); (challenge == `Bearer realm="tokens"`) != (tc.status == 401) {
 				t.Errorf("WWW-Authenticate %q with status %d", challenge, tc.status)
 			}
 			wantCount(t, i, "copilot", noProvider, tc.result)

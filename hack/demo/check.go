@@ -122,7 +122,7 @@ func (d *demo) checkStranger(ctx context.Context, roots *x509.CertPool) error {
 		return err
 	}
 	challenge := resp.header.Get("WWW-Authenticate")
-	d.verify(resp.status == http.StatusUnauthorized && challenge == "Bearer", "a request without a token gets %d with WWW-Authenticate: %s", resp.status, challenge)
+	d.verify(resp.status == http.StatusUnauthorized && challenge == `Bearer realm="completions"`, "a request without a token gets %d with WWW-Authenticate: %s", resp.status, challenge)
 	return nil
 }
 

@@ -18,7 +18,7 @@ import (
 // Challenges of RFC 6750 section 3: a request that brings no token is told no
 // error.
 const (
-	bareChallenge    = "Bearer"
+	bareChallenge    = `Bearer realm="completions"`
 	invalidChallenge = `Bearer error="invalid_token", error_description="the token is not valid"`
 	expiredChallenge = `Bearer error="invalid_token", error_description="the token has expired"`
 )

@@ -58,13 +58,14 @@ func Thumbprint(key ed25519.PublicKey) string {
 // webKey is a JSON Web Key (RFC 7517, and RFC 8037 for Ed25519). Only what
 // decides whether and how a key is used is read.
 type webKey struct {
-	Type      string          `json:"kty"`
-	Curve     string          `json:"crv"`
-	ID        string          `json:"kid"`
-	Use       string          `json:"use,omitempty"`
-	Algorithm string          `json:"alg,omitempty"`
-	X         string          `json:"x"`
-	Private   json.RawMessage `json:"d,omitempty"`
+	Type       string          `json:"kty"`
+	Curve      string          `json:"crv"`
+	ID         string          `json:"kid"`
+	Use        string          `json:"use,omitempty"`
+	Operations []string        `json:"key_ops,omitempty"`
+	Algorithm  string          `json:"alg,omitempty"`
+	X          string          `json:"x"`
+	Private    json.RawMessage `json:"d,omitempty"`
 }
 
 // MarshalJSON is the key set as a JSON Web Key Set, sorted by key id.
@@ -82,7 +83,9 @@ func (s KeySet) MarshalJSON() ([]byte, error) {
 // ParseKeySet reads a JSON Web Key Set of at most MaxKeySetBytes. Keys that are
 // no Ed25519 signing keys are left out, as RFC 7517 section 5 wants. A set
 // without any Ed25519 key, a repeated or missing key id, a malformed key and a
-// private key are errors.
+// private key are errors, where section 5 would have a malformed one left out: one
+// issuer of ours writes the set, so a broken key is a broken set, and to use the rest
+// would drop a key that is in use.
 func ParseKeySet(data []byte) (KeySet, error) {
 	if len(data) > MaxKeySetBytes {
 		return KeySet{}, fmt.Errorf("key set: it has more than %d bytes", MaxKeySetBytes)
@@ -144,6 +147,7 @@ func (s KeySet) add(raw json.RawMessage) error {
 func (k *webKey) forOurSignatures() bool {
 	return k.Curve == "Ed25519" &&
 		(k.Use == "" || k.Use == "sig") &&
+		(k.Operations == nil || slices.Contains(k.Operations, "verify")) &&
 		(k.Algorithm == "" || k.Algorithm == "EdDSA" || k.Algorithm == "Ed25519")
 }
 

@@ -81,6 +81,7 @@ func TestParseKeySetIgnores(t *testing.T) {
 		"a symmetric key":      {"kty": "oct", "k": "AAAA"},
 		"an X25519 key":        {"kty": "OKP", "crv": "X25519", "kid": "x", "x": "AA"},
 		"an encryption key":    jwk("enc", object{"use": "enc"}),
+		"one for other use":    jwk("ops", object{"key_ops": []string{"deriveKey"}}),
 		"one of another alg":   jwk("alg", object{"alg": "ES256"}),
 		"a key without a type": {"kid": "x"},
 	} {

@@ -42,7 +42,10 @@ func (e *Error) Error() string {
 	return what
 }
 
-// temporary says whether to ask again later.
+// temporary says whether to ask again later. RFC 8628 section 3.5 has a client stop at
+// every error code but two. These say that the provider is out, as a timeout does, for
+// which the section wants what is done here: ask again, less and less often. A person who
+// has entered the code would else have to begin anew.
 func (e *Error) temporary() bool {
 	switch e.Code {
 	case "server_error", "temporarily_unavailable":

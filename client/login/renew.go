@@ -43,7 +43,9 @@ func (c *Client) Renew(ctx context.Context, l Login) (Login, error) {
 	var refused *Error
 	_, err = decode(p, answer, &t)
 	switch {
-	case errors.As(err, &refused) && !refused.temporary():
+	// A refusal has a code (RFC 6749 section 5.2). Without one it is a page of whatever
+	// stands between, such as a hotel's network that wants a login of its own.
+	case errors.As(err, &refused) && refused.Code != "" && !refused.temporary():
 		return Login{}, fmt.Errorf("%w: %w", ErrEnded, refused)
 	case err != nil:
 		return Login{}, fmt.Errorf("renew the login: %w", err)

@@ -140,7 +140,7 @@ func TestRenewsOnlyWhatIsDue(t *testing.T) {
 // TestRenewFails: an outage is never the end of a login.
 func TestRenewFails(t *testing.T) {
 	first := idToken("first", 600)
-	out := []answer{{}, {status: 503}, {status: 429}, refuse("temporarily_unavailable"), ok("<html>")}
+	out := []answer{{}, {status: 503}, {status: 429}, refuse("temporarily_unavailable"), ok("<html>"), {status: 302}, {status: 403, body: "<html>"}}
 	ended := []answer{refuse("invalid_grant"), ok(`{"error":"bad_refresh_token"}`), refuse("invalid_client"), ok(`{"access_token":"opaque","token_type":"Bearer"}`)}
 	synctest.Test(t, func(t *testing.T) {
 		for i, a := range out {

@@ -27,8 +27,8 @@ type IssuerError struct {
 	Code        string // the "error" of the body: invalid_request, invalid_target, ...
 	Description string
 	// Reason is our issuer's word for it, since RFC 8693 has one code for both:
-	// unknown, of a credential that is nobody's, or denied, of one whose owner may have no
-	// token. Other issuers have none.
+	// unknown, of a credential that is nobody's, denied, of one whose owner may have no
+	// token, or another, of which the credential has no part. Other issuers have none.
 	Reason     string
 	RetryAfter time.Duration
 }
@@ -40,6 +40,9 @@ func (e *IssuerError) Denied() bool { return e.Reason == "denied" }
 // Refused says whether the issuer refused the OAuth token itself, so that
 // another attempt with it is pointless.
 func (e *IssuerError) Refused() bool {
+	if e.Reason != "" {
+		return e.Reason == "unknown" || e.Denied()
+	}
 	switch e.Code {
 	case "invalid_request", "invalid_grant", "invalid_client", "access_denied", "unauthorized_client":
 		return true
@@ -50,7 +53,7 @@ func (e *IssuerError) Refused() bool {
 // another says whether the issuer did not know the credential, so that another one
 // of the same user may do. One that it knows and denies is not helped by that.
 func (e *IssuerError) another() bool {
-	return !e.Denied() && (e.Code == "invalid_request" || e.Code == "invalid_grant" || e.Status == http.StatusUnauthorized)
+	return e.Refused() && !e.Denied() && (e.Code == "invalid_request" || e.Code == "invalid_grant" || e.Status == http.StatusUnauthorized)
 }
 
 func (e *IssuerError) Error() string {
@@ -67,6 +70,8 @@ func (e *IssuerError) Error() string {
 		return "the issuer gives no tokens for this audience" + detail + ": check the audience that was asked for"
 	case e.Status == http.StatusNotFound:
 		return "the issuer answered 404: check the issuer's URL"
+	case e.Reason == "bad_request":
+		return "the issuer cannot use the request" + detail
 	case e.RetryAfter > 0:
 		return fmt.Sprintf("the issuer answered %d%s: try again in %s", e.Status, detail, e.RetryAfter)
 	}

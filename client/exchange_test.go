@@ -16,6 +16,7 @@ func TestTokenErrors(t *testing.T) {
 		"another word":  {403, `{"error":"access_denied"}`, "run `ghostline login`"},
 		"unknown":       {400, `{"error":"invalid_request","reason":"unknown"}`, "run `ghostline login`"},
 		"denied":        {400, `{"error":"invalid_request","error_description":"You have left.","reason":"denied"}`, "the issuer gives you no token (You have left.): ask whoever runs it"},
+		"bad request":   {413, `{"error":"invalid_request","error_description":"too long","reason":"bad_request"}`, "the issuer cannot use the request (too long)"},
 		"audience":      {400, `{"error":"invalid_target"}`, "check the audience"},
 		"wrong address": {404, `<html>`, "check the issuer's URL"},
 		"redirect":      {302, ``, "the issuer answered 302"},

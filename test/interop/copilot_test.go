@@ -14,7 +14,7 @@ import (
 // object is one of JSON's.
 type object = map[string]any
 
-const document = "file:///work/add.go"
+const document = "file:///src/add.go"
 
 // copilot runs Copilot's language server as docs/clients.md says, with a document open.
 func (s *stack) copilot() *languageServer {
@@ -25,7 +25,7 @@ func (s *stack) copilot() *languageServer {
 		"GH_COPILOT_TOKEN="+s.files.OAuthToken, "GH_COPILOT_API_URL="+s.files.IssuerURL()+"/", "GH_COPILOT_SERVER_URL="+s.files.IssuerURL()+"/")
 	l := startLanguageServer(s.t, cmd)
 	l.call("initialize", object{
-		"processId": os.Getpid(), "capabilities": object{"workspace": object{"workspaceFolders": true}}, "workspaceFolders": []object{{"uri": "file:///work", "name": "work"}},
+		"processId": os.Getpid(), "capabilities": object{"workspace": object{"workspaceFolders": true}}, "workspaceFolders": []object{{"uri": "file:///src", "name": "src"}},
 		"initializationOptions": object{
 			"editorInfo": object{"name": "Neovim", "version": "0.12.0"}, "editorPluginInfo": object{"name": "copilot.vim", "version": "1.40.0"},
 		},

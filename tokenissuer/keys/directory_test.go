@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/ghostline-dev/ghostline/internal/token"
@@ -78,10 +79,12 @@ func TestFirstStartMakesAKeyThatSurvives(t *testing.T) {
 }
 
 // TestLastToSignSignsAndAllArePublished puts a key there that began to sign later.
-func TestLastToSignSignsAndAllArePublished(t *testing.T) {
+func TestLastToSignSignsAndAllArePublished(t *testing.T) { synctest.Test(t, lastToSign) }
+
+func lastToSign(t *testing.T) {
 	dir, later := t.TempDir(), t.TempDir()
 	old := open(t, dir)
-	time.Sleep(2 * time.Millisecond) // the resolution of names
+	time.Sleep(2 * time.Millisecond) // the resolution of names, in the bubble's time
 	newer := open(t, later)
 	file := onlyFile(t, later)
 	if err := os.Rename(file, filepath.Join(dir, filepath.Base(file))); err != nil {

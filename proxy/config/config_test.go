@@ -290,3 +290,25 @@ func normal(t *testing.T, c *Config) map[string]any {
 	}
 	return out
 }
+
+// TestProblems: each problem has its path apart, and what is none is not lost.
+func TestProblems(t *testing.T) {
+	_, err := Decode([]byte("region: a b\nregoin: c\n"))
+	problems, rest := Problems(err)
+	if len(problems) == 0 || problems[0].Path != "region" || !strings.HasPrefix(problems[0].Message, `"a b" is no name`) {
+		t.Errorf("the problems are %v", problems)
+	}
+	if rest == nil || !strings.Contains(rest.Error(), `unknown field "regoin"`) {
+		t.Errorf("the rest is %v", rest)
+	}
+	var texts []string
+	for _, problem := range problems {
+		texts = append(texts, problem.Error())
+	}
+	if want := rest.Error() + "\n" + strings.Join(texts, "\n"); err.Error() != want {
+		t.Errorf("the error is %q, its parts are %q", err, want)
+	}
+	if problems, rest := Problems(nil); problems != nil || rest != nil {
+		t.Errorf("of no error: %v, %v", problems, rest)
+	}
+}

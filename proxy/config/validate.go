@@ -37,11 +37,8 @@ const (
 
 var namePattern = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
 
-// problems collects what is wrong, each with the path of its field.
-type problems []error
-
 func (p *problems) add(path, format string, args ...any) {
-	*p = append(*p, fmt.Errorf("%s: %s", path, fmt.Sprintf(format, args...)))
+	*p = append(*p, &Problem{path, fmt.Sprintf(format, args...)})
 }
 
 func (p *problems) name(path, value string) {

@@ -15,6 +15,7 @@ type metrics struct {
 	requests          *prometheus.CounterVec   // model, variant, region, unit, outcome
 	duration          *prometheus.HistogramVec // model, variant
 	firstByte         *prometheus.HistogramVec // model, variant, unit
+	firstByteIn       *prometheus.CounterVec   // model, variant, unit, result
 	upstreamFirstByte *prometheus.HistogramVec // model, variant, unit
 	providerGap       *prometheus.HistogramVec // model, variant, unit
 	overhead          prometheus.Histogram
@@ -52,6 +53,8 @@ func newMetrics(registry *prometheus.Registry) (*metrics, error) {
 			"From a request's arrival to its outcome, cancelled and superseded ones left out.", "model", "variant"),
 		firstByte: histograms("ghostline_first_byte_seconds",
 			"From a request's arrival to the first byte of its answer: what users feel.", "model", "variant", "unit"),
+		firstByteIn: counters("ghostline_first_byte_objective_total", "Answers by whether their first byte came within the objective's time: "+
+			"met or missed. None are counted while the config has no such objective.", "model", "variant", "unit", "result"),
 		upstreamFirstByte: histograms("ghostline_upstream_first_byte_seconds",
 			"From asking the unit to the first byte of its answer.", "model", "variant", "unit"),
 		providerGap: histograms("ghostline_provider_gap_seconds", "From asking the unit to the first byte of its answer, less the time "+
@@ -100,7 +103,7 @@ func newMetrics(registry *prometheus.Registry) (*metrics, error) {
 		"as it would have them) or not_applicable (they were left as they were).", "mutation", "result")
 	m.mirrors = newMirrorVecs()
 	m.preset()
-	return m, register(registry, append(m.mirrors.collectors(), m.requests, m.duration, m.firstByte, m.upstreamFirstByte, m.providerGap, m.overhead, m.cancelled,
+	return m, register(registry, append(m.mirrors.collectors(), m.requests, m.duration, m.firstByte, m.firstByteIn, m.upstreamFirstByte, m.providerGap, m.overhead, m.cancelled,
 		m.cancelledAfter, m.cancelPropagation, m.tokens, m.attempts, m.spills, m.retries, m.clients, m.auth, m.tokenCache, m.probes,
 		m.connectionsOpened, m.connectionsCut, m.accessDropped, m.reloaded, m.keysFresh, m.unknownFields, m.configInfo, m.objective, m.feedback, m.mutations)...)
 }
@@ -226,8 +229,17 @@ func (m *metrics) recordCancel(x *exchange, lived float64) {
 }
 
 func (m *metrics) recordFirstByte(x *exchange) {
-	of, waited := &x.served.metrics, x.firstByte.Sub(x.asked)
-	of.firstByte.Observe(x.firstByte.Sub(x.start).Seconds())
+	of, felt, waited := &x.served.metrics, x.firstByte.Sub(x.start), x.firstByte.Sub(x.asked)
+	of.firstByte.Observe(felt.Seconds())
+	// Counted here and not read from the histogram: an objective need not be one of
+	// the buckets, and alerts are to work however histograms are scraped.
+	if objective := x.snapshot.config.Objectives.FirstByte; objective != nil {
+		if felt <= time.Duration(objective.Under) {
+			of.firstByteMet.Inc()
+		} else {
+			of.firstByteMissed.Inc()
+		}
+	}
 	of.upstreamFirstByte.Observe(waited.Seconds())
 	if x.reported {
 		of.providerGap.Observe(max(0, waited-x.worked).Seconds())
@@ -252,6 +264,12 @@ const (
 	tokensPrompt     = "prompt"
 	tokensCompletion = "completion"
 	tokensUnmetered  = "unmetered"
+)
+
+// The values of the label result of ghostline_first_byte_objective_total.
+const (
+	objectiveMet    = "met"
+	objectiveMissed = "missed"
 )
 
 // The values of the label result of ghostline_auth_total.

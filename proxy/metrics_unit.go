@@ -55,6 +55,8 @@ type unitMetrics struct {
 	requests          map[outcome]prometheus.Counter
 	duration          prometheus.Observer // of its variant
 	firstByte         prometheus.Observer
+	firstByteMet      prometheus.Counter
+	firstByteMissed   prometheus.Counter
 	upstreamFirstByte prometheus.Observer
 	providerGap       prometheus.Observer
 	attempts, probes  map[string]prometheus.Counter // by result
@@ -78,6 +80,8 @@ func (m *metrics) unit(u config.Unit, region, model, variant string) unitMetrics
 		requests:          map[outcome]prometheus.Counter{},
 		duration:          m.duration.WithLabelValues(model, variant),
 		firstByte:         m.firstByte.WithLabelValues(model, variant, u.Name),
+		firstByteMet:      m.firstByteIn.WithLabelValues(model, variant, u.Name, objectiveMet),
+		firstByteMissed:   m.firstByteIn.WithLabelValues(model, variant, u.Name, objectiveMissed),
 		upstreamFirstByte: m.upstreamFirstByte.WithLabelValues(model, variant, u.Name),
 		providerGap:       m.providerGap.WithLabelValues(model, variant, u.Name),
 		attempts:          map[string]prometheus.Counter{},
@@ -210,6 +214,7 @@ func (m *metrics) forgetServing(u *unit) {
 	model, variant, _ := strings.Cut(u.Serves, "/")
 	labels := prometheus.Labels{"unit": u.Name, "model": model, "variant": variant}
 	m.requests.DeletePartialMatch(labels)
+	m.firstByteIn.DeletePartialMatch(labels)
 	for _, times := range []*prometheus.HistogramVec{m.firstByte, m.upstreamFirstByte, m.providerGap} {
 		times.DeletePartialMatch(labels)
 	}

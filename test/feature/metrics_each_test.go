@@ -26,6 +26,7 @@ var metricTests = []struct {
 	{countsRequests, []string{"ghostline_requests_total"}},
 	{timesRequests, []string{"ghostline_request_duration_seconds"}},
 	{timesFirstBytes, []string{"ghostline_first_byte_seconds", "ghostline_upstream_first_byte_seconds"}},
+	{measuresFirstBytes, []string{"ghostline_first_byte_objective_total"}},
 	{comparesWithProvider, []string{"ghostline_provider_gap_seconds"}},
 	{timesItself, []string{"ghostline_proxy_overhead_seconds"}},
 	{countsCancels, []string{"ghostline_cancelled_total", "ghostline_cancelled_after_seconds", "ghostline_cancel_propagation_seconds"}},
@@ -146,6 +147,27 @@ func timesFirstBytes(t *testing.T) {
 	if felt < unit || unit < first.Seconds() {
 		t.Errorf("first byte after %gs, %gs of it at the unit, which takes %s", felt, unit, first)
 	}
+}
+
+// measuresFirstBytes has an objective that no answer can miss, then one that none
+// can meet, then none.
+func measuresFirstBytes(t *testing.T) {
+	under := func(limit time.Duration) func(*config.Config) {
+		return func(c *config.Config) {
+			c.Objectives.FirstByte = &config.FirstByteObjective{Percent: 99, Under: config.Duration(limit)}
+		}
+	}
+	s := start(t, setup{config: under(10 * time.Minute), model: modelserver.Options{FirstToken: 20 * time.Millisecond}})
+	labels := []string{"model", "ghost-code", "variant", "stable", "unit", "unit-1"}
+	s.complete()
+	s.wantMetric(1, "ghostline_first_byte_objective_total", append(labels, "result", "met")...)
+	s.reconfigure(under(time.Millisecond))
+	s.complete()
+	s.wantMetric(1, "ghostline_first_byte_objective_total", append(labels, "result", "missed")...)
+	s.reconfigure(func(c *config.Config) { c.Objectives.FirstByte = nil })
+	s.complete()
+	s.wantMetric(3, "ghostline_first_byte_seconds", labels...)
+	s.wantMetric(2, "ghostline_first_byte_objective_total", labels...)
 }
 
 // comparesWithProvider has units report how long they worked.

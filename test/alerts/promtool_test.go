@@ -93,22 +93,22 @@ func TestRules(t *testing.T) {
 func TestWrongExpressions(t *testing.T) {
 	known, r := knownMetrics(t), newReader(t)
 	for text, want := range map[string]string{
-		`ghostline_requests_total{outcome=~"ok|timeout"}`:                                                               "",
-		`sum by (unit) (ghostline_unit_state{state="ejected"})`:                                                         "",
-		`ghostline_mirror_total{result="misconfigured"} + ghostline_mirror_total{result="dropped"}`:                     "",
-		`ghostline_operator_route_condition{condition="Programmed"}`:                                                    "",
-		`sum by (le) (rate(ghostline_first_byte_seconds_bucket[5m]))`:                                                   "",
-		`sum by (`: "unexpected",
-		`rate(ghostline_request_total[5m])`:                                                                             "there is no metric ghostline_request_total",
-		`ghostline_inflight_sum`:                                                                                        "there is no metric ghostline_inflight_sum",
-		`ghostline_requests_total{result="ok"}`:                                                                         "ghostline_requests_total has no label result",
-		`ghostline_requests_total{outcome=~"ok|error"}`:                                                                 "the label outcome of ghostline_requests_total is never error",
-		`ghostline_unit_state{state="down"}`:                                                                            "the label state of ghostline_unit_state is never down",
-		`ghostline_operator_route_condition{condition="Good"}`:                                                          "the label condition of ghostline_operator_route_condition is never Good",
-		`sum by (le) (rate(ghostline_requests_total[5m]))`:                                                              "none of ghostline_requests_total has a label le",
-		`ghostline_inflight / on (unit) group_left () ghostline_unit_state`:                                             "none of ghostline_inflight has a label unit",
-		`ghostline_inflight * on (instance) group_left (version) ghostline_build_info`:                                  "",
-		`ghostline_inflight * on (instance) group_left (commit) ghostline_build_info`:                                   "none of ghostline_build_info, ghostline_inflight has a label commit",
+		`ghostline_requests_total{outcome=~"ok|timeout"}`:                                           "",
+		`sum by (unit) (ghostline_unit_state{state="ejected"})`:                                     "",
+		`ghostline_mirror_total{result="misconfigured"} + ghostline_mirror_total{result="dropped"}`: "",
+		`ghostline_operator_route_condition{condition="Programmed"}`:                                "",
+		`sum by (le) (rate(ghostline_first_byte_seconds_bucket[5m]))`:                               "",
+		`sum by (`:                                                                     "parse error",
+		`rate(ghostline_request_total[5m])`:                                            "there is no metric ghostline_request_total",
+		`ghostline_inflight_sum`:                                                       "there is no metric ghostline_inflight_sum",
+		`ghostline_requests_total{result="ok"}`:                                        "ghostline_requests_total has no label result",
+		`ghostline_requests_total{outcome=~"ok|error"}`:                                "the label outcome of ghostline_requests_total is never error",
+		`ghostline_unit_state{state="down"}`:                                           "the label state of ghostline_unit_state is never down",
+		`ghostline_operator_route_condition{condition="Good"}`:                         "the label condition of ghostline_operator_route_condition is never Good",
+		`sum by (le) (rate(ghostline_requests_total[5m]))`:                             "none of ghostline_requests_total has a label le",
+		`ghostline_inflight / on (unit) group_left () ghostline_unit_state`:            "none of ghostline_inflight has a label unit",
+		`ghostline_inflight * on (instance) group_left (version) ghostline_build_info`: "",
+		`ghostline_inflight * on (instance) group_left (commit) ghostline_build_info`:  "none of ghostline_build_info, ghostline_inflight has a label commit",
 	} {
 		problems := strings.Join(known.check(r.read(text)[0]), "; ")
 		if want == "" && problems != "" || !strings.Contains(problems, want) {

@@ -75,6 +75,7 @@ verify: lint ## lint, and: generated files and go.mod are up to date, no known v
 	@sh hack/verify-generated.sh
 	go mod tidy -diff
 	go -C hack/tools mod tidy -diff
+	go -C hack/promtool mod tidy -diff
 	@sh hack/verify-vulnerabilities.sh
 
 ##@ Help

@@ -1,0 +1,10 @@
+#!/bin/sh
+# Runs test/api against a real API server: the one in KUBEBUILDER_ASSETS, or else one
+# that is built here once and kept in the user's cache.
+set -eu
+
+if [ -z "${KUBEBUILDER_ASSETS:-}" ]; then
+	KUBEBUILDER_ASSETS=$(sh hack/kubernetes-binaries.sh kube-apiserver etcd)
+	export KUBEBUILDER_ASSETS
+fi
+exec sh hack/go-test.sh -timeout 20m ./test/api/...

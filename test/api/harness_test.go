@@ -1,0 +1,233 @@
+// Package api holds Ghostline's objects, and what works with them, to a real Kubernetes
+// API server. `make test-api` builds one and runs these tests; without it they skip
+// themselves.
+//
+// There is one API server, with its etcd, for the whole package: environment, which
+// knows the CRDs in config/crd. It admits as a cluster's does, Pod Security and the
+// protection of owner references included, but makes no ServiceAccounts, and nothing
+// runs beside it: no controller, no node. What a test uses of this file:
+//
+//   - newNamespace: a namespace of the test's own.
+//   - adminClient and adminConfig: who may do everything.
+//   - userWithRole: who may do only what a Role in a file says.
+//   - newRelay (relay_test.go): a way to the API server that can be cut.
+//   - eventually: what to wait for, within patience.
+package api
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ghostline-dev/ghostline/api/v1alpha1"
+	"github.com/go-logr/logr"
+	"github.com/google/uuid"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/yaml"
+)
+
+// assetsVariable names the folder with the programs kube-apiserver and etcd.
+const assetsVariable = "KUBEBUILDER_ASSETS"
+
+// patience bounds every wait; what is waited for comes much sooner.
+const patience = 90 * time.Second
+
+// What TestMain sets up for all tests.
+var (
+	environment *envtest.Environment
+	adminConfig *rest.Config
+	// atExit is run after all tests, last first, while the API server still runs.
+	atExit []func()
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(assetsVariable) == "" {
+		fmt.Printf("skipped: %s does not name a folder with kube-apiserver and etcd; make test-api builds them and runs these tests\n", assetsVariable)
+		return
+	}
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) (code int) {
+	// What the libraries say of an outage that a test makes is no news.
+	klog.SetLogger(logr.Discard())
+	ctrllog.SetLogger(logr.Discard())
+	environment = newEnvironment()
+	defer func() {
+		if err := environment.Stop(); err != nil {
+			fmt.Fprintln(os.Stderr, "stop the API server:", err)
+			code = 1
+		}
+	}()
+	var err error
+	if adminConfig, err = environment.Start(); err != nil {
+		fmt.Fprintln(os.Stderr, "start the API server:", err)
+		return 1
+	}
+	adminConfig.QPS = -1
+	code = m.Run()
+	for i := range atExit {
+		atExit[len(atExit)-1-i]()
+	}
+	return code
+}
+
+func newEnvironment() *envtest.Environment {
+	e := &envtest.Environment{
+		CRDDirectoryPaths: []string{"../../config/crd"}, ErrorIfCRDPathMissing: true,
+		ControlPlaneStartTimeout: patience, ControlPlaneStopTimeout: patience,
+	}
+	e.ControlPlane.GetAPIServer().Configure().
+		// OpenShift has the second one: who sets blockOwnerDeletion must be allowed to
+		// change the owner's finalizers.
+		Append("enable-admission-plugins", "NodeRestriction", "OwnerReferencesPermissionEnforcement").
+		// An address for documentation, which nobody asks: without it a machine that has
+		// only a loopback interface cannot run an API server.
+		Set("advertise-address", "192.0.2.1")
+	return e
+}
+
+// newScheme has the kinds of Kubernetes and ours.
+func newScheme(t *testing.T) *runtime.Scheme {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	return scheme
+}
+
+// clientFor asks the API server as whoever the config says.
+func clientFor(t *testing.T, config *rest.Config) client.Client {
+	t.Helper()
+	c, err := client.New(config, client.Options{Scheme: newScheme(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// adminClient may do everything.
+func adminClient(t *testing.T) client.Client {
+	t.Helper()
+	return clientFor(t, adminConfig)
+}
+
+// newNamespace makes a namespace whose pods must keep to the Pod Security Standard
+// "restricted", and returns its name. It stays: only a controller could remove what
+// it holds.
+func newNamespace(t *testing.T) string {
+	t.Helper()
+	name := "t-" + uuid.NewString()[:8]
+	create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: name, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
+	}})
+	return name
+}
+
+func create(t *testing.T, object client.Object) {
+	t.Helper()
+	if err := adminClient(t).Create(t.Context(), object); err != nil {
+		t.Fatalf("create %T: %v", object, err)
+	}
+}
+
+// userWithRole makes a user who may do in a namespace exactly what the Roles in a file
+// say, whatever namespace they name, and returns how it asks the API server. As a
+// cluster's pod, it is a ServiceAccount's.
+func userWithRole(t *testing.T, namespace, file string) *rest.Config {
+	t.Helper()
+	account := "user-" + uuid.NewString()[:8]
+	user, err := environment.AddUser(envtest.User{
+		Name:   "system:serviceaccount:" + namespace + ":" + account,
+		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace},
+	}, &rest.Config{QPS: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := rest.CopyConfig(user.Config())
+	for i, role := range readRoles(t, file) {
+		role.Namespace, role.Name = namespace, fmt.Sprintf("%s-%d", account, i)
+		create(t, role)
+		create(t, &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: role.Name},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name},
+			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: account}},
+		})
+		awaitRules(t, config, namespace, role.Rules)
+	}
+	return config
+}
+
+// readRoles reads a file of Roles. Anything else in it is a mistake: the user would
+// lack the rights that it gives.
+func readRoles(t *testing.T, file string) []*rbacv1.Role {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var roles []*rbacv1.Role
+	for document := range bytes.SplitSeq(data, []byte("\n---\n")) {
+		document = bytes.TrimPrefix(document, []byte("---\n"))
+		var role rbacv1.Role
+		if err := yaml.UnmarshalStrict(document, &role); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		if role.Kind != "Role" {
+			t.Fatalf("%s has a %q, where only Roles are expected", file, role.Kind)
+		}
+		roles = append(roles, &role)
+	}
+	return roles
+}
+
+// awaitRules waits until the API server has heard of a role, as it does by a watch.
+func awaitRules(t *testing.T, config *rest.Config, namespace string, rules []rbacv1.PolicyRule) {
+	t.Helper()
+	api := clientFor(t, config)
+	for _, rule := range rules {
+		resource, subresource, _ := strings.Cut(rule.Resources[0], "/")
+		attributes := authorizationv1.ResourceAttributes{
+			Namespace: namespace, Verb: rule.Verbs[0], Group: rule.APIGroups[0], Resource: resource, Subresource: subresource,
+		}
+		if len(rule.ResourceNames) > 0 {
+			attributes.Name = rule.ResourceNames[0]
+		}
+		eventually(t, fmt.Sprintf("the role allows %+v", attributes), func() bool {
+			review := &authorizationv1.SelfSubjectAccessReview{
+				Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &attributes},
+			}
+			return api.Create(t.Context(), review) == nil && review.Status.Allowed
+		})
+	}
+}
+
+// eventually waits until so is true, and says what was waited for if it never is.
+func eventually(t *testing.T, what string, so func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for !so() {
+		select {
+		case <-ctx.Done():
+			t.Fatalf("it never came to be that %s", what)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}

@@ -137,7 +137,7 @@ func walkSchema(t *testing.T, visit func(path string, schema *apiextensionsv1.JS
 			walk(path+"[0]", schema.Items.Schema)
 		}
 		if schema.AdditionalProperties != nil && schema.AdditionalProperties.Schema != nil {
-			walk(path+".key", schema.AdditionalProperties.Schema)
+			walk(path+".*", schema.AdditionalProperties.Schema)
 		}
 	}
 	walk("", readCRD(t).Spec.Versions[0].Schema.OpenAPIV3Schema)
@@ -147,7 +147,7 @@ func walkSchema(t *testing.T, visit func(path string, schema *apiextensionsv1.JS
 // creation, without creating it.
 func tryCreate(t *testing.T, object *unstructured.Unstructured) error {
 	t.Helper()
-	return client.WithFieldValidation(adminClient(t), metav1.FieldValidationStrict).
+	return client.WithFieldValidation(admin, metav1.FieldValidationStrict).
 		Create(t.Context(), object, client.DryRunAll)
 }
 
@@ -171,7 +171,7 @@ func TestSamples(t *testing.T) {
 	if err != nil || len(files) < 2 {
 		t.Fatalf("%s has the files %q, %v", samples, files, err)
 	}
-	api := client.WithFieldValidation(adminClient(t), metav1.FieldValidationStrict)
+	api := client.WithFieldValidation(admin, metav1.FieldValidationStrict)
 	for _, file := range files {
 		namespace := newNamespace(t)
 		for range 2 {

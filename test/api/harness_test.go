@@ -8,7 +8,8 @@
 // runs beside it: no controller, no node. What a test uses of this file:
 //
 //   - newNamespace: a namespace of the test's own.
-//   - adminClient and adminConfig: who may do everything.
+//   - admin and adminConfig: who may do everything.
+//   - clientFor: a client for whoever a config says.
 //   - userWithRole: who may do only what a Role in a file says.
 //   - newRelay (relay_test.go): a way to the API server that can be cut.
 //   - eventually: what to wait for, within patience.
@@ -51,6 +52,7 @@ const patience = 90 * time.Second
 var (
 	environment *envtest.Environment
 	adminConfig *rest.Config
+	admin       client.Client
 	// atExit is run after all tests, last first, while the API server still runs.
 	atExit []func()
 )
@@ -80,6 +82,10 @@ func run(m *testing.M) (code int) {
 		return 1
 	}
 	adminConfig.QPS = -1
+	if admin, err = newClient(adminConfig); err != nil {
+		fmt.Fprintln(os.Stderr, "ask the API server:", err)
+		return 1
+	}
 	code = m.Run()
 	for i := range atExit {
 		atExit[len(atExit)-1-i]()
@@ -102,30 +108,23 @@ func newEnvironment() *envtest.Environment {
 	return e
 }
 
-// newScheme has the kinds of Kubernetes and ours.
-func newScheme(t *testing.T) *runtime.Scheme {
-	t.Helper()
+// newClient asks the API server for Kubernetes' kinds and ours.
+func newClient(config *rest.Config) (client.Client, error) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	return scheme
+	return client.New(config, client.Options{Scheme: scheme})
 }
 
 // clientFor asks the API server as whoever the config says.
 func clientFor(t *testing.T, config *rest.Config) client.Client {
 	t.Helper()
-	c, err := client.New(config, client.Options{Scheme: newScheme(t)})
+	c, err := newClient(config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return c
-}
-
-// adminClient may do everything.
-func adminClient(t *testing.T) client.Client {
-	t.Helper()
-	return clientFor(t, adminConfig)
 }
 
 // newNamespace makes a namespace whose pods must keep to the Pod Security Standard
@@ -142,7 +141,7 @@ func newNamespace(t *testing.T) string {
 
 func create(t *testing.T, object client.Object) {
 	t.Helper()
-	if err := adminClient(t).Create(t.Context(), object); err != nil {
+	if err := admin.Create(t.Context(), object); err != nil {
 		t.Fatalf("create %T: %v", object, err)
 	}
 }

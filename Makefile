@@ -1,5 +1,5 @@
 # Everything here needs Go and make, runs as any user and writes only below this
-# folder and the Go caches. `make help` lists the targets.
+# folder, the Go caches and, for test-api, the user's. `make help` lists the targets.
 
 BINARIES := proxy tokenissuer modelserver ghostline
 FUZZTIME ?= 30s
@@ -31,13 +31,17 @@ clean: ## Remove what the other targets made
 ##@ Test
 
 .PHONY: test
-test: test-unit ## Run every test that needs only Go
+test: test-unit test-api ## Run every test that needs only Go
 
 # Of a package's 30 minutes test/feature needs most, on a slow machine.
 .PHONY: test-unit
 test-unit: ## Run the tests beside the code, with the race detector where a C compiler is found
 	@sh hack/go-test.sh -timeout 30m ./...
 	@go test -run '^TestArrivalsAfterOutage$$' ./tokenissuer # with all its clients, which it has only without the race detector
+
+.PHONY: test-api
+test-api: ## Test against a real Kubernetes API server, which it builds once, in ten minutes or so
+	@sh hack/test-api.sh
 
 .PHONY: test-interop
 test-interop: ## Test between real clients and a real engine, which it installs; needs root, npm
@@ -75,6 +79,7 @@ verify: lint ## lint, and: generated files and go.mod are up to date, no known v
 	@sh hack/verify-generated.sh
 	go mod tidy -diff
 	go -C hack/tools mod tidy -diff
+	go -C hack/kubernetes mod tidy -diff
 	@sh hack/verify-vulnerabilities.sh
 
 ##@ Help

@@ -4,7 +4,7 @@
 set -eu
 
 if [ -z "${KUBEBUILDER_ASSETS:-}" ]; then
-	KUBEBUILDER_ASSETS=$(sh hack/kubernetes-binaries.sh kube-apiserver etcd)
+	KUBEBUILDER_ASSETS=$(sh hack/kubernetes-binaries.sh etcd kube-apiserver kube-controller-manager)
 	export KUBEBUILDER_ASSETS
 fi
 exec sh hack/go-test.sh -timeout 20m ./test/api/...

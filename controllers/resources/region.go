@@ -59,12 +59,17 @@ func ProxyOf(route *v1alpha1.CompletionRoute, region v1alpha1.Region) v1alpha1.P
 }
 
 // Objects are all that the region needs but its ConfigMap and Secret, in the order in
-// which they are to be applied: what restricts pods before the pods.
+// which they are to be applied: what guards pods before the pods.
 func (r Region) Objects() []runtime.ApplyConfiguration {
 	objects := []runtime.ApplyConfiguration{
+		r.NetworkPolicy(),
+		r.PodDisruptionBudget(),
 		r.Service(),
 		r.HeadlessService(),
 		r.Deployment(),
+	}
+	if r.Proxy.Autoscaling != nil {
+		objects = append(objects, r.HorizontalPodAutoscaler())
 	}
 	return objects
 }

@@ -1,8 +1,11 @@
 package resources
 
 import (
+	"os"
+	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -108,5 +111,53 @@ func TestHandover(t *testing.T) {
 		if kept := after != nil && *after == *before; kept != handOver {
 			t.Errorf("handed over: %v; kept: %v", handOver, kept)
 		}
+	}
+}
+
+// TestOperatorElsewhere: only the pods of the namespace that the operator runs in may
+// ask the admin port, not whatever calls itself so.
+func TestOperatorElsewhere(t *testing.T) {
+	region := smallRegion(t)
+	for _, tc := range []struct {
+		namespace string
+		want      map[string]string // labels of the namespace; nil is the route's own
+	}{
+		{"", nil},
+		{region.Route.Namespace, nil},
+		{"ghostline-system", map[string]string{"kubernetes.io/metadata.name": "ghostline-system"}},
+	} {
+		region.OperatorNamespace = tc.namespace
+		operator := region.NetworkPolicy().Spec.Ingress[1].From[0]
+		if diff := cmp.Diff(map[string]string{LabelName: NameOperator}, operator.PodSelector.MatchLabels); diff != "" {
+			t.Errorf("operator in %q: its pods:\n%s", tc.namespace, diff)
+		}
+		var got map[string]string
+		if operator.NamespaceSelector != nil {
+			got = operator.NamespaceSelector.MatchLabels
+		}
+		if diff := cmp.Diff(tc.want, got); diff != "" {
+			t.Errorf("operator in %q: its namespace:\n%s", tc.namespace, diff)
+		}
+	}
+}
+
+// TestGracePeriodOutlastsAnyStream: a node must not kill a proxy that drains as its
+// route says.
+func TestGracePeriodOutlastsAnyStream(t *testing.T) {
+	crd, err := os.ReadFile("../../api/v1alpha1/completionroute.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	longest := regexp.MustCompile(`duration\(self\) <= duration\('(\w+)'\)`).FindSubmatch(crd)
+	if longest == nil {
+		t.Fatal("the bound of a Duration is not where it was")
+	}
+	total, err := time.ParseDuration(string(longest[1]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := time.Duration(*deploymentOf(t, smallRegion(t)).Spec.Template.Spec.TerminationGracePeriodSeconds) * time.Second
+	if got <= drainDelay+total {
+		t.Errorf("the grace period is %v, which is too short for a drain of %v and streams of %v", got, drainDelay, total)
 	}
 }

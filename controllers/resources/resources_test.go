@@ -3,7 +3,6 @@ package resources
 import (
 	"os"
 	"regexp"
-	"strings"
 	"testing"
 	"time"
 
@@ -57,17 +56,6 @@ func TestResources(t *testing.T) {
 		if memory != tc.memory {
 			t.Errorf("%s: GOMEMLIMIT is %q, want %q", tc.name, memory, tc.memory)
 		}
-	}
-}
-
-func TestCheckEntries(t *testing.T) {
-	half := make([]byte, 1<<19)
-	if err := CheckEntries(map[string][]byte{"one": half, "two": half}); err != nil {
-		t.Errorf("entries that just fit: %v", err)
-	}
-	err := CheckEntries(map[string][]byte{"one": half, "two": half, "three": {0}})
-	if err == nil || !strings.Contains(err.Error(), "1048577 bytes") || !strings.Contains(err.Error(), "1048576 at most") {
-		t.Errorf("entries that are a byte too large: %v", err)
 	}
 }
 

@@ -1,7 +1,7 @@
 # Everything here needs Go and make, runs as any user and writes only below this
 # folder, the Go caches and, for test-api, the user's. `make help` lists the targets.
 
-BINARIES := proxy tokenissuer modelserver ghostline
+BINARIES := operator proxy tokenissuer modelserver ghostline
 FUZZTIME ?= 30s
 
 # Static binaries, and no C compiler needed. Only the race detector asks for cgo.

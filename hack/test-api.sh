@@ -7,4 +7,6 @@ if [ -z "${KUBEBUILDER_ASSETS:-}" ]; then
 	KUBEBUILDER_ASSETS=$(sh hack/kubernetes-binaries.sh etcd kube-apiserver kube-controller-manager)
 	export KUBEBUILDER_ASSETS
 fi
-exec sh hack/go-test.sh -timeout 20m ./test/api/...
+# TESTFLAGS are more arguments of go test, such as "-run ^$ -bench Programmed".
+# shellcheck disable=SC2086
+exec sh hack/go-test.sh -timeout 20m ${TESTFLAGS:-} ./test/api/...

@@ -5,7 +5,8 @@
 // There is one API server, with its etcd, for the whole package: environment, which
 // knows the CRDs in config/crd. It admits as a cluster's does, Pod Security and the
 // protection of owner references included, but makes no ServiceAccounts, and nothing
-// runs beside it: no controller, no node. What a test uses of this file:
+// runs beside it: no controller, no node, but in tests of the operator, which have them
+// (operator_harness_test.go, node_test.go). What a test uses of this file:
 //
 //   - newNamespace: a namespace of the test's own.
 //   - admin and adminConfig: who may do everything.
@@ -22,6 +23,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -55,6 +57,8 @@ var (
 	admin       client.Client
 	// atExit is run after all tests, last first, while the API server still runs.
 	atExit []func()
+	// addingUser is held by who makes a user.
+	addingUser sync.Mutex
 )
 
 func TestMain(m *testing.M) {
@@ -118,7 +122,7 @@ func newClient(config *rest.Config) (client.Client, error) {
 }
 
 // clientFor asks the API server as whoever the config says.
-func clientFor(t *testing.T, config *rest.Config) client.Client {
+func clientFor(t testing.TB, config *rest.Config) client.Client {
 	t.Helper()
 	c, err := newClient(config)
 	if err != nil {
@@ -130,7 +134,7 @@ func clientFor(t *testing.T, config *rest.Config) client.Client {
 // newNamespace makes a namespace whose pods must keep to the Pod Security Standard
 // "restricted", and returns its name. It stays: only a controller could remove what
 // it holds.
-func newNamespace(t *testing.T) string {
+func newNamespace(t testing.TB) string {
 	t.Helper()
 	name := "t-" + uuid.NewString()[:8]
 	create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
@@ -139,7 +143,7 @@ func newNamespace(t *testing.T) string {
 	return name
 }
 
-func create(t *testing.T, object client.Object) {
+func create(t testing.TB, object client.Object) {
 	t.Helper()
 	if err := admin.Create(t.Context(), object); err != nil {
 		t.Fatalf("create %T: %v", object, err)
@@ -149,13 +153,15 @@ func create(t *testing.T, object client.Object) {
 // userWithRole makes a user who may do in a namespace exactly what the Roles in a file
 // say, whatever namespace they name, and returns how it asks the API server. As a
 // cluster's pod, it is a ServiceAccount's.
-func userWithRole(t *testing.T, namespace, file string) *rest.Config {
+func userWithRole(t testing.TB, namespace, file string) *rest.Config {
 	t.Helper()
 	account := "user-" + uuid.NewString()[:8]
+	addingUser.Lock() // envtest's AddUser is for one at a time
 	user, err := environment.AddUser(envtest.User{
 		Name:   "system:serviceaccount:" + namespace + ":" + account,
 		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace},
 	}, &rest.Config{QPS: -1})
+	addingUser.Unlock()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +181,7 @@ func userWithRole(t *testing.T, namespace, file string) *rest.Config {
 
 // readRoles reads a file of Roles. Anything else in it is a mistake: the user would
 // lack the rights that it gives.
-func readRoles(t *testing.T, file string) []*rbacv1.Role {
+func readRoles(t testing.TB, file string) []*rbacv1.Role {
 	t.Helper()
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -197,7 +203,7 @@ func readRoles(t *testing.T, file string) []*rbacv1.Role {
 }
 
 // awaitRules waits until the API server has heard of a role, as it does by a watch.
-func awaitRules(t *testing.T, config *rest.Config, namespace string, rules []rbacv1.PolicyRule) {
+func awaitRules(t testing.TB, config *rest.Config, namespace string, rules []rbacv1.PolicyRule) {
 	t.Helper()
 	api := clientFor(t, config)
 	for _, rule := range rules {
@@ -218,7 +224,7 @@ func awaitRules(t *testing.T, config *rest.Config, namespace string, rules []rba
 }
 
 // eventually waits until so is true, and says what was waited for if it never is.
-func eventually(t *testing.T, what string, so func() bool) {
+func eventually(t testing.TB, what string, so func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()

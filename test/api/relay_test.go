@@ -23,7 +23,7 @@ type relay struct {
 }
 
 // newRelay makes a way to the API server of a config, and a config that takes it.
-func newRelay(t *testing.T, config *rest.Config) (*relay, *rest.Config) {
+func newRelay(t testing.TB, config *rest.Config) (*relay, *rest.Config) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -56,6 +56,18 @@ func (f *FirstBytes) Add(size Size, took time.Duration, at time.Time) {
 	i := s.n % firstBytes
 	s.took[i], s.at[i] = took, at
 	s.n++
+	f.begun(at)
+}
+
+// Begun notes that an answer began at a time, of which nobody can say how long it
+// took.
+func (f *FirstBytes) Begun(at time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.begun(at)
+}
+
+func (f *FirstBytes) begun(at time.Time) {
 	if at.After(f.last) {
 		f.last = at
 	}

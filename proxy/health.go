@@ -110,7 +110,7 @@ func (p *proxy) failed(u *unit, result string, now time.Time) {
 // that would explain what users saw.
 func (p *proxy) logStandstill(stood time.Duration) {
 	if upstream.IsLong(stood) {
-		p.log.Warn("this proxy stood still: its process was stopped or had no processor", "for", stood.String())
+		p.log.Info("this proxy stood still: its process was stopped, or had no processor", "for", stood.String())
 	}
 }
 

@@ -27,7 +27,7 @@ type clock struct {
 	cancel      context.CancelCauseFunc
 	timer       *time.Timer
 	standstill  *upstream.Standstill
-	stood       time.Duration // how long the proxy had stood still when the clock began to count that
+	stood       time.Duration // how long the proxy had ever stood still when the clock began
 
 	mu      sync.Mutex // over the step
 	limit   time.Time

@@ -24,7 +24,7 @@ func (p *proxy) attempted(x *exchange, err error) {
 
 // judge takes from the end of an attempt what it says of the unit's health. That
 // a client cancelled says nothing, unless it waited for a unit that hangs. Nor
-// does what the clock says if this process stood still meanwhile.
+// does time in which this process stood still, or what it may have led to.
 func (p *proxy) judge(x *exchange, err error) {
 	now := time.Now()
 	stood := p.stood(x, now)
@@ -41,7 +41,7 @@ func (p *proxy) judge(x *exchange, err error) {
 		}
 	case attemptCancelled:
 		// Superseded are always those that waited longest, of a busy unit as well.
-		if stood == 0 && x.ask.stream && x.phase == phaseWait && !x.isSuperseded.Load() && e.firstBytes.Hangs(x.size, x.asked, now) {
+		if x.ask.stream && x.phase == phaseWait && !x.isSuperseded.Load() && e.firstBytes.Hangs(x.size, x.asked, sawUnit(now, stood)) {
 			p.failed(x.unit, "cancelled while it hung", now)
 		}
 	case attemptTimeout:
@@ -67,14 +67,20 @@ func (p *proxy) stood(x *exchange, now time.Time) time.Duration {
 	return p.standstill.Stood(now) - x.stood
 }
 
+// sawUnit is now without the time in which this process stood still, and can have
+// seen nothing of what a unit did. It is doubled: of each standstill half may be
+// unknown, and the answers that came in it are read after its end.
+func sawUnit(now time.Time, stood time.Duration) time.Time { return now.Add(-2 * stood) }
+
 // answering notes that the unit's answer has begun.
 func (p *proxy) answering(x *exchange, now time.Time) {
+	took := now.Sub(x.asked)
 	switch {
 	case !x.ask.stream: // a unary answer begins at its end
-	case p.stood(x, now) > 0: // it may have come before now
+	case p.stood(x, now) > took/4: // nobody knows when it came
 		x.unit.endpoint.firstBytes.Begun(now)
 	default:
-		x.unit.endpoint.firstBytes.Add(x.size, now.Sub(x.asked), now)
+		x.unit.endpoint.firstBytes.Add(x.size, took, now)
 	}
 }
 

@@ -126,6 +126,8 @@ func TestJudgeAfterAStandstill(t *testing.T) {
 		want       upstream.State
 	}{
 		{"late cancels", 200 * ms, 0, errCancelled, streamed, upstream.Ejected},
+		{"late cancels, it stood still a little", 200 * ms, 60 * ms, errCancelled, streamed, upstream.Ejected},
+		{"late cancels, it stood still at last", 2000 * ms, 500 * ms, errCancelled, streamed, upstream.Ejected},
 		{"late cancels, it stood still", 5 * ms, 60 * ms, errCancelled, streamed, upstream.Active},
 		{"late cancels, it stood still for long", 5 * ms, time.Minute, errCancelled, streamed, upstream.Active},
 

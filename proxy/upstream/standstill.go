@@ -9,8 +9,8 @@ import (
 const (
 	// beatEvery is how often the process shows itself that it runs, and lateBy how
 	// much later than that it must do so to have stood still. Together they are the
-	// shortest standstill that is always noticed: a processor that is shared or
-	// throttled a little is none.
+	// shortest standstill that is always noticed. Of each that is, up to beatEvery
+	// is not: that is at most half of it.
 	beatEvery = 25 * time.Millisecond
 	lateBy    = 25 * time.Millisecond
 	// longStandstill is one in which others may have given this process up: they

@@ -78,7 +78,7 @@ func (p *proxy) answering(x *exchange, now time.Time) {
 	switch {
 	case !x.ask.stream: // a unary answer begins at its end
 	case p.stood(x, now) > took/4: // nobody knows when it came
-		x.unit.endpoint.firstBytes.Begun(now)
+		x.unit.endpoint.firstBytes.AddAtMost(x.size, took, now)
 	default:
 		x.unit.endpoint.firstBytes.Add(x.size, took, now)
 	}

@@ -155,38 +155,43 @@ func TestJudgeAfterAStandstill(t *testing.T) {
 	}
 }
 
-// TestFirstBytesOfAStandstill: they make no unit slow, but show that it does not hang.
+// TestFirstBytesOfAStandstill: they make no unit slow, but show that it does not
+// hang, and that one may have to wait for so long.
 func TestFirstBytesOfAStandstill(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var p proxy
-		s := testUnits(config.Unit{Name: "u", Region: "here", Serves: "m/stable"})
-		p.standstill.Beat(time.Now())
-		times := &s.unit("u").endpoint.firstBytes
-		answers := func(n int, took time.Duration) {
-			asked, stood := time.Now(), p.standstill.Stood(time.Now())
-			if took < time.Second {
-				runs(&p.standstill, took)
-			} else {
-				time.Sleep(took)
-			}
-			for range n {
-				p.answering(&exchange{unit: s.unit("u"), ask: ask{stream: true}, asked: asked, stood: stood}, time.Now())
-			}
-			p.standstill.Beat(time.Now())
-		}
-		answers(100, 10*time.Millisecond)
-		asked := time.Now()
-		time.Sleep(time.Millisecond)
-		if !times.Hangs(0, asked, asked.Add(20*time.Millisecond)) {
-			t.Error("20 ms are not longer than all of its first bytes took")
-		}
-		answers(100, time.Minute)
-		if times.Hangs(0, asked, time.Now()) {
-			t.Error("it seems to hang although it has begun answers since")
-		}
-		asked = time.Now()
-		if !times.Hangs(0, asked, asked.Add(20*time.Millisecond)) {
-			t.Error("the time of the standstill is a part of its first bytes' times")
-		}
-	})
+	for _, tc := range []struct {
+		name       string
+		run, still time.Duration
+		slow       uint32
+	}{
+		{"it runs", time.Second, 0, 1},
+		{"it stands still a little", time.Second, 100 * time.Millisecond, 1},
+		{"it stands still", time.Second, time.Second, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var p proxy
+				s := testUnits(config.Unit{Name: "u", Region: "here", Serves: "m/stable"})
+				own, peer := &s.unit("u").endpoint.firstBytes, &upstream.FirstBytes{}
+				p.standstill.Beat(time.Now())
+				x := &exchange{unit: s.unit("u"), ask: ask{stream: true}, asked: time.Now()}
+				runs(&p.standstill, tc.run)
+				time.Sleep(tc.still)
+				now := time.Now()
+				for range 100 {
+					p.answering(x, now)
+					peer.Add(0, 10*time.Millisecond, now)
+				}
+				if got := upstream.SlowUnits([]*upstream.FirstBytes{own, peer, peer, peer}, now)[0]; got != tc.slow {
+					t.Errorf("slow is %d, want %d", got, tc.slow)
+				}
+				if own.Hangs(0, x.asked, now.Add(time.Hour)) {
+					t.Error("it seems to hang although it has begun answers since")
+				}
+				took := now.Sub(x.asked)
+				if own.Hangs(0, now, now.Add(took)) || !own.Hangs(0, now, now.Add(took+1)) {
+					t.Errorf("it is not thought to hang after more than %s", took)
+				}
+			})
+		})
+	}
 }

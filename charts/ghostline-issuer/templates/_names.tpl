@@ -38,6 +38,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 
 {{/* The ConfigMap with the entitlements; empty if there are none. */}}
 {{- define "issuer.entitlements" -}}
+{{- if and .Values.entitlements.existingConfigMap .Values.entitlements.rules -}}
+{{- fail "entitlements: there are both rules and existingConfigMap; leave one of them out" -}}
+{{- end -}}
 {{- if .Values.entitlements.existingConfigMap -}}
 {{- .Values.entitlements.existingConfigMap -}}
 {{- else if .Values.entitlements.rules -}}
@@ -72,6 +75,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 
 {{- define "issuer.image" -}}
+{{- if eq .Values.image.tag "latest" -}}
+{{- fail (printf "image.tag: latest is another image every day; name a release, or leave it empty for %s" .Chart.AppVersion) -}}
+{{- end -}}
 {{- $name := .Values.image.repository -}}
 {{- if .Values.image.registry -}}
 {{- $name = printf "%s/%s" .Values.image.registry .Values.image.repository -}}

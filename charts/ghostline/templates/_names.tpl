@@ -41,8 +41,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- .Values.watchNamespace | default .Release.Namespace -}}
 {{- end -}}
 
-{{/* An image, of a dict with image and appVersion. */}}
+{{/* An image, of a dict with field, the name of the value, and image and appVersion. */}}
 {{- define "ghostline.image" -}}
+{{- if eq .image.tag "latest" -}}
+{{- fail (printf "%s.tag: latest is another image every day; name a release, or leave it empty for %s" .field .appVersion) -}}
+{{- end -}}
 {{- $name := .image.repository -}}
 {{- if .image.registry -}}
 {{- $name = printf "%s/%s" .image.registry .image.repository -}}

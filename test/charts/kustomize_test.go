@@ -1,0 +1,70 @@
+package charts
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+func kustomized(t *testing.T) []*unstructured.Unstructured {
+	t.Helper()
+	out, err := run(t, "kustomize", "build", root+"/config/default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return decode(t, out)
+}
+
+// TestKustomize: config/default has what the chart makes by default, in a namespace of
+// its own.
+func TestKustomize(t *testing.T) {
+	objects := kustomized(t)
+	kinds := map[string]int{}
+	for _, object := range objects {
+		kinds[object.GetKind()]++
+		if is := object.GetNamespace(); is != "ghostline" && object.GetKind() != "Namespace" && object.GetKind() != "CustomResourceDefinition" {
+			t.Errorf("%s %s is in the namespace %q", object.GetKind(), object.GetName(), is)
+		}
+	}
+	want := map[string]int{"Namespace": 1, "CustomResourceDefinition": 1, "ServiceAccount": 1, "Role": 1, "RoleBinding": 1, "Deployment": 1, "NetworkPolicy": 1}
+	if diff := cmp.Diff(want, kinds); diff != "" {
+		t.Errorf("the objects differ (-want +got):\n%s", diff)
+	}
+	for _, file := range []string{"config/rbac/role.yaml", "config/crd/completions.ghostline.dev_completionroutes.yaml"} {
+		want := readFile(t, file)
+		if diff := cmp.Diff(want.Object, find(t, objects, want.GetKind(), want.GetName()).Object); diff != "" {
+			t.Errorf("it differs from %s (-want +got):\n%s", file, diff)
+		}
+	}
+	checkPodSecurity(t, objects)
+}
+
+// TestKustomizeRunsAsTheChart: the two ways to install the operator run the same pod.
+func TestKustomizeRunsAsTheChart(t *testing.T) {
+	out, err := template(t, operator)
+	if err != nil {
+		t.Fatal(err)
+	}
+	chart := deployment(t, find(t, decode(t, out), "Deployment", "ghostline"))
+	other := deployment(t, find(t, kustomized(t), "Deployment", "ghostline-operator"))
+	// The chart says which namespace is watched; without that, it is the pod's own.
+	container := &chart.Spec.Template.Spec.Containers[0]
+	if container.Args[0] != "-watch-namespace="+namespace {
+		t.Errorf("the chart's arguments are %q", container.Args)
+	}
+	container.Args = container.Args[1:]
+	chart.Spec.Template.Spec.ServiceAccountName = other.Spec.Template.Spec.ServiceAccountName
+	chart.Spec.Template.Labels = other.Spec.Template.Labels
+	if diff := cmp.Diff(chart.Spec, other.Spec); diff != "" {
+		t.Errorf("config/manager differs from the chart (-chart +kustomize):\n%s", diff)
+	}
+}
+
+func TestSamples(t *testing.T) {
+	out, err := run(t, "kustomize", "build", root+"/config/samples")
+	if err != nil || !strings.Contains(out, "kind: CompletionRoute") {
+		t.Errorf("%s, %v", out, err)
+	}
+}

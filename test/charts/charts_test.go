@@ -5,10 +5,12 @@ package charts
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -23,12 +25,16 @@ const (
 	operator, issuer = "ghostline", "ghostline-issuer"
 )
 
-// tool is the program of one of the tools that hack/tools pins, built if need be. HELM
-// and KUSTOMIZE name others, such as those of another version.
-func tool(t *testing.T, name string) string {
-	t.Helper()
+// The programs of the tools that hack/tools pins, each built once. HELM and KUSTOMIZE
+// name others, such as those of another version.
+var programs = map[string]func() (string, error){
+	"helm":      sync.OnceValues(func() (string, error) { return build("helm") }),
+	"kustomize": sync.OnceValues(func() (string, error) { return build("kustomize") }),
+}
+
+func build(name string) (string, error) {
 	if path := os.Getenv(strings.ToUpper(name)); path != "" {
-		return path
+		return path, nil
 	}
 	cmd := exec.Command("go", "tool", "-modfile=hack/tools/go.mod", "-n", name)
 	cmd.Dir = root
@@ -36,15 +42,19 @@ func tool(t *testing.T, name string) string {
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	path, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("%v: %s", cmd, stderr(err))
+		return "", fmt.Errorf("%v: %s", cmd, stderr(err))
 	}
-	return strings.TrimSpace(string(path))
+	return strings.TrimSpace(string(path)), nil
 }
 
 // run runs a tool. Nothing of the user's own settings reaches it, nor a cluster.
 func run(t *testing.T, name string, args ...string) (stdout string, err error) {
 	t.Helper()
-	cmd := exec.Command(tool(t, name), args...)
+	program, err := programs[name]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(program, args...)
 	home := t.TempDir()
 	cmd.Env = []string{"HOME=" + home, "KUBECONFIG=" + filepath.Join(home, "none")}
 	out, err := cmd.Output()

@@ -36,7 +36,7 @@ func TestNotes(t *testing.T) {
 		{operator, []string{"--set", "crds.enabled=false,rbac.create=false"}, []string{"crds.enabled is false", "rbac.create is false"}, nil},
 		{operator, []string{"--set", "crds.keep=false"}, []string{"crds.keep is false"}, nil},
 		{issuer, []string{"--values", github}, []string{"ghostline login --issuer https://tokens.example.com", "audience: completions.example.com", "its ingress needs"}, []string{"trustedEdges", "no entitlements", "signingKeys"}},
-		{issuer, []string{"--values", github, "--set", "config.trustedEdges=null,entitlements.rules=null"}, []string{"config.trustedEdges is empty", "There are no entitlements"}, nil},
+		{issuer, []string{"--values", github, "--set-json", "config.trustedEdges=[]", "--set", "entitlements.rules=null"}, []string{"config.trustedEdges is empty", "There are no entitlements"}, nil},
 		{issuer, []string{"--values", tls}, []string{"kubectl create secret generic -n completions our-keys", "https://tokens.completions.svc:8443"}, []string{"trustedEdges"}},
 	} {
 		text := notes(t, tc.chart, tc.args...)

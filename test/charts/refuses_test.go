@@ -33,7 +33,7 @@ func TestRefuses(t *testing.T) {
 		{"a secret's file that is relative", issuer, githubCase, provider("github.clientSecretFile=secret"), []string{"clientSecretFile'", "does not match pattern"}},
 		{"keys of the config's own", issuer, githubCase, "config.keys.directory=/keys", []string{"'/config/keys'", "'directory' not allowed"}},
 		{"an issuer with a path", issuer, githubCase, "config.issuer=https://example.com/tokens", []string{"'/config/issuer'", "does not match pattern"}},
-		{"a file of nothing", issuer, githubCase, "files[0].name=x", []string{"'/files/0'"}},
+		{"a file of two", issuer, githubCase, "files[0].configMap=x", []string{"'/files/0'", "oneOf"}},
 		{"two kinds of rules", issuer, githubCase, "entitlements.existingConfigMap=x", []string{"entitlements: there are both rules and existingConfigMap"}},
 		{"a rule for nobody", issuer, bareCase, "entitlements.rules[0].name=x", []string{"'/entitlements/rules/0'", "missing property 'match'"}},
 	} {

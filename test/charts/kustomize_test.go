@@ -1,6 +1,7 @@
 package charts
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -49,12 +50,13 @@ func TestKustomizeRunsAsTheChart(t *testing.T) {
 	}
 	chart := deployment(t, find(t, decode(t, out), "Deployment", "ghostline"))
 	other := deployment(t, find(t, kustomized(t), "Deployment", "ghostline-operator"))
-	// The chart says which namespace is watched; without that, it is the pod's own.
+	// The chart says which install it is and which namespace is watched; without that it
+	// is the only one, and the namespace is the pod's own.
 	container := &chart.Spec.Template.Spec.Containers[0]
-	if container.Args[0] != "-watch-namespace="+namespace {
-		t.Errorf("the chart's arguments are %q", container.Args)
+	if want := []string{"-install=" + namespace + "/" + operator, "-watch-namespace=" + namespace}; !slices.Equal(container.Args[:2], want) {
+		t.Errorf("the chart's arguments are %q, want %q first", container.Args, want)
 	}
-	container.Args = container.Args[1:]
+	container.Args = container.Args[2:]
 	chart.Spec.Template.Spec.ServiceAccountName = other.Spec.Template.Spec.ServiceAccountName
 	chart.Spec.Template.Labels = other.Spec.Template.Labels
 	if diff := cmp.Diff(chart.Spec, other.Spec); diff != "" {

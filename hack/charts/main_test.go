@@ -65,3 +65,26 @@ func TestProblems(t *testing.T) {
 		t.Errorf("the table is %q", rows)
 	}
 }
+
+// TestValuesAreExplained: a comment stands above each value of values.yaml, or above the
+// run of lines that it is in.
+func TestValuesAreExplained(t *testing.T) {
+	for _, chart := range charts {
+		content, err := os.ReadFile(filepath.Join(root, chart, "values.yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		explained := false
+		for i, line := range strings.Split(string(content), "\n") {
+			text := strings.TrimSpace(line)
+			switch {
+			case strings.HasPrefix(text, "#"):
+				explained = true
+			case text == "":
+				explained = false
+			case strings.Contains(text, ":") && !strings.HasSuffix(text, ":") && !explained:
+				t.Errorf("%s/values.yaml:%d: nothing explains %s", chart, i+1, text)
+			}
+		}
+	}
+}

@@ -1,6 +1,8 @@
 package charts
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -69,4 +71,36 @@ func TestSamples(t *testing.T) {
 	if err != nil || !strings.Contains(out, "kind: CompletionRoute") {
 		t.Errorf("%s, %v", out, err)
 	}
+}
+
+// TestKustomizeOtherNamespace: everything follows the namespace of an overlay, the
+// rights too.
+func TestKustomizeOtherNamespace(t *testing.T) {
+	overlay := t.TempDir()
+	base, err := filepath.Abs(root + "/config/default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	base, err = filepath.Rel(overlay, base) // which is what kustomize takes
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(overlay, "kustomization.yaml"), []byte("namespace: other\nresources: ["+base+"]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := run(t, "kustomize", "build", overlay)
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects := decode(t, out)
+	for _, object := range objects {
+		if is := object.GetNamespace(); is != "" && is != "other" {
+			t.Errorf("%s %s is in the namespace %q", object.GetKind(), object.GetName(), is)
+		}
+	}
+	want := []any{map[string]any{"kind": "ServiceAccount", "name": "ghostline-operator", "namespace": "other"}}
+	if diff := cmp.Diff(any(want), find(t, objects, "RoleBinding", "ghostline-operator").Object["subjects"]); diff != "" {
+		t.Errorf("the rights are of another (-want +got):\n%s", diff)
+	}
+	find(t, objects, "Namespace", "other")
 }

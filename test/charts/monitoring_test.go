@@ -3,6 +3,7 @@ package charts
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -92,7 +93,7 @@ func checkMonitoring(t *testing.T, objects []*unstructured.Unstructured, rules, 
 		t.Errorf("the alerts differ (-files/rules.yaml +chart):\n%s", diff)
 	}
 	got, _, err := unstructured.NestedString(configMap.Object, "data", "ghostline.json")
-	if diff := cmp.Diff(dashboard, got); diff != "" || err != nil {
+	if diff := cmp.Diff(strings.TrimSpace(dashboard), got); diff != "" || err != nil {
 		t.Errorf("the dashboard differs, error %v (-files/dashboard.json +chart):\n%s", err, diff)
 	}
 	if rule.GetLabels()["release"] != "p" || configMap.GetLabels()["grafana_dashboard"] != "1" {

@@ -1,6 +1,7 @@
 package charts
 
 import (
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -14,6 +15,9 @@ import (
 func notes(t *testing.T, chart string, args ...string) string {
 	t.Helper()
 	out, err := run(t, "helm", append([]string{"install", chart, chartDir(chart), "--namespace", namespace, "--dry-run=client"}, args...)...)
+	if err != nil && os.Getenv("HELM") != "" && strings.Contains(err.Error(), "cluster unreachable") {
+		t.Skip("Helm 3 shows notes only where there is a cluster")
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -62,14 +62,21 @@ func TestNamesOfTheCode(t *testing.T) {
 	want := map[string]any{
 		"selector":          map[string]any{"matchLabels": map[string]any{resources.LabelName: resources.NameProxy}},
 		"namespaceSelector": map[string]any{"matchNames": []any{namespace}},
-		"podTargetLabels":   []any{resources.LabelRoute, resources.LabelRegion},
-		"podMetricsEndpoints": []any{
-			map[string]any{"port": resources.PortNameAdmin, "interval": "30s"},
-		},
+		"podMetricsEndpoints": []any{map[string]any{
+			"port": resources.PortNameAdmin, "interval": "30s",
+			"relabelings": []any{relabeled(resources.LabelRoute, "route"), relabeled(resources.LabelRegion, "region")},
+		}},
 	}
 	if diff := cmp.Diff(any(want), monitor); diff != "" {
 		t.Errorf("the proxies' PodMonitor differs (-want +got):\n%s", diff)
 	}
+}
+
+// relabeled has a label of a pod become one of what is scraped there, by the name that
+// Prometheus knows it by.
+func relabeled(label, to string) map[string]any {
+	from := "__meta_kubernetes_pod_label_" + strings.NewReplacer(".", "_", "/", "_").Replace(label)
+	return map[string]any{"sourceLabels": []any{from}, "targetLabel": to}
 }
 
 // checkMonitors is of who may read the operator's metrics: who may read the proxies'.

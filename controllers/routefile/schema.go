@@ -1,6 +1,7 @@
 package routefile
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -58,7 +59,10 @@ func (s *schema) admit(ctx context.Context, object map[string]any) error {
 	}
 	defaulting.PruneNonNullableNullsWithoutDefaults(object, s.structural)
 	defaulting.Default(object, s.structural)
-	for _, problem := range s.validate(ctx, object) {
+	refused := s.validate(ctx, object)
+	// The rules are gone through in any order.
+	slices.SortFunc(refused, func(a, b *field.Error) int { return cmp.Compare(a.Error(), b.Error()) })
+	for _, problem := range refused {
 		problems = append(problems, problem)
 	}
 	return errors.Join(problems...)

@@ -11,7 +11,6 @@ import (
 	"github.com/ghostline-dev/ghostline/proxy/config"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
 )
 
 // smallRoute is a route of one region, with so many units of one key each.
@@ -148,7 +147,7 @@ func TestProxyOf(t *testing.T) {
 	t.Parallel()
 	route := smallRoute(1)
 	route.Spec.Proxy = &v1alpha1.Proxy{
-		Replicas: ptr.To[int32](3), Image: "i", TrustedEdges: []string{"10.0.0.0/8"},
+		Replicas: new(int32(3)), Image: "i", TrustedEdges: []string{"10.0.0.0/8"},
 		Service: &v1alpha1.Service{Type: corev1.ServiceTypeLoadBalancer},
 	}
 	whole := *route.Spec.Proxy.DeepCopy()
@@ -159,7 +158,7 @@ func TestProxyOf(t *testing.T) {
 	}{
 		{"nothing of its own", nil, func(*v1alpha1.Proxy) {}},
 		{"an empty one", &v1alpha1.Proxy{}, func(*v1alpha1.Proxy) {}},
-		{"replicas", &v1alpha1.Proxy{Replicas: ptr.To[int32](1)}, func(p *v1alpha1.Proxy) { p.Replicas = ptr.To[int32](1) }},
+		{"replicas", &v1alpha1.Proxy{Replicas: new(int32(1))}, func(p *v1alpha1.Proxy) { p.Replicas = new(int32(1)) }},
 		{"autoscaling takes the place of replicas", &v1alpha1.Proxy{Autoscaling: &v1alpha1.Autoscaling{Max: 9}},
 			func(p *v1alpha1.Proxy) { p.Replicas, p.Autoscaling = nil, &v1alpha1.Autoscaling{Max: 9} }},
 		{"image", &v1alpha1.Proxy{Image: "j"}, func(p *v1alpha1.Proxy) { p.Image = "j" }},

@@ -122,7 +122,6 @@ func replace(file string, content []byte) error {
 	}
 	defer os.Remove(fresh.Name())
 	_, err = fresh.Write(content)
-	_, err = fresh.Write(content)
 	if err := errors.Join(err, fresh.Chmod(0o644), fresh.Close()); err != nil {
 		return err
 	}

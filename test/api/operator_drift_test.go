@@ -107,16 +107,18 @@ func TestQuietRouteIsLeftAlone(t *testing.T) {
 			c.regionStatus("west").Vote == v1alpha1.VoteUnhealthy && c.regionStatus("north").Vote == v1alpha1.VoteUnhealthy
 	})
 	before, route := c.objects(""), c.route("ghost").ResourceVersion
-	writes, reads := passes.writes.Load(), passes.reads.Load()
+	changes, reads := passes.changes.Load(), passes.reads.Load()
 	c.eventually("the route was looked at fifty times", func() bool { return passes.reads.Load() >= reads+50*4 })
+	if isLong() {
+		<-time.After(5 * time.Minute)
+	}
 	if got := c.objects(""); !maps.Equal(got, before) {
 		t.Errorf("the objects were %v, and are %v", before, got)
 	}
 	if got := c.route("ghost").ResourceVersion; got != route {
 		t.Errorf("the route's version was %s, and is %s", route, got)
 	}
-	// The Lease is renewed meanwhile.
-	if got := passes.writes.Load() - writes; got > 5 {
+	if got := passes.changes.Load() - changes; got > 0 {
 		t.Errorf("the operator wrote %d times", got)
 	}
 }

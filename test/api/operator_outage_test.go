@@ -17,10 +17,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// outage is how long the API server is out, longer than the operator's Lease lasts. The
-// long form is for by hand.
+// isLong asks for the long forms of tests, which are for by hand: a minute without the
+// API server, five minutes of quiet.
+func isLong() bool { return os.Getenv("GHOSTLINE_LONG") != "" }
+
+// outage is how long the API server is out, longer than the operator's Lease lasts.
 func outage() time.Duration {
-	if os.Getenv("GHOSTLINE_LONG") != "" {
+	if isLong() {
 		return time.Minute
 	}
 	return 20 * time.Second

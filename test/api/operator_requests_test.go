@@ -10,14 +10,15 @@ import (
 )
 
 // requestCounter counts what an operator asks of the API server.
-type requestCounter struct{ reads, writes atomic.Int64 }
+type requestCounter struct{ reads, changes atomic.Int64 }
 
 func (r *requestCounter) count(config *rest.Config) *rest.Config {
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(request *http.Request) (*http.Response, error) {
-			if isWrite(request) {
-				r.writes.Add(1)
-			} else {
+			switch {
+			case isChange(request):
+				r.changes.Add(1)
+			case !isWrite(request):
 				r.reads.Add(1)
 			}
 			return next.RoundTrip(request)

@@ -9,8 +9,6 @@ import (
 	"github.com/ghostline-dev/ghostline/api/v1alpha1"
 	"github.com/ghostline-dev/ghostline/controllers/compile"
 	"github.com/ghostline-dev/ghostline/proxy/config"
-	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
 )
 
 // smallRoute is a route of one region, with so many units of one key each.
@@ -140,47 +138,5 @@ func TestNames(t *testing.T) {
 		if !slices.Equal(secrets, tc.secrets) || !slices.Equal(configMaps, tc.configMaps) {
 			t.Errorf("%s: %q and %q, want %q and %q", tc.region, secrets, configMaps, tc.secrets, tc.configMaps)
 		}
-	}
-}
-
-func TestProxyOf(t *testing.T) {
-	t.Parallel()
-	route := smallRoute(1)
-	route.Spec.Proxy = &v1alpha1.Proxy{
-		Replicas: new(int32(3)), Image: "i", TrustedEdges: []string{"10.0.0.0/8"},
-		Service: &v1alpha1.Service{Type: corev1.ServiceTypeLoadBalancer},
-	}
-	whole := *route.Spec.Proxy.DeepCopy()
-	for _, tc := range []struct {
-		name string
-		own  *v1alpha1.Proxy
-		want func(*v1alpha1.Proxy)
-	}{
-		{"nothing of its own", nil, func(*v1alpha1.Proxy) {}},
-		{"an empty one", &v1alpha1.Proxy{}, func(*v1alpha1.Proxy) {}},
-		{"replicas", &v1alpha1.Proxy{Replicas: new(int32(1))}, func(p *v1alpha1.Proxy) { p.Replicas = new(int32(1)) }},
-		{"autoscaling takes the place of replicas", &v1alpha1.Proxy{Autoscaling: &v1alpha1.Autoscaling{Max: 9}},
-			func(p *v1alpha1.Proxy) { p.Replicas, p.Autoscaling = nil, &v1alpha1.Autoscaling{Max: 9} }},
-		{"image", &v1alpha1.Proxy{Image: "j"}, func(p *v1alpha1.Proxy) { p.Image = "j" }},
-		{"a Service, as a whole", &v1alpha1.Proxy{Service: &v1alpha1.Service{Annotations: map[string]string{"a": "b"}}},
-			func(p *v1alpha1.Proxy) { p.Service = &v1alpha1.Service{Annotations: map[string]string{"a": "b"}} }},
-		{"tls", &v1alpha1.Proxy{TLS: &v1alpha1.ServerTLS{SecretRef: v1alpha1.SecretRef{Name: "t"}}},
-			func(p *v1alpha1.Proxy) { p.TLS = &v1alpha1.ServerTLS{SecretRef: v1alpha1.SecretRef{Name: "t"}} }},
-		{"edges", &v1alpha1.Proxy{TrustedEdges: []string{"fd00::/8"}}, func(p *v1alpha1.Proxy) { p.TrustedEdges = []string{"fd00::/8"} }},
-		{"resources", &v1alpha1.Proxy{Resources: &corev1.ResourceRequirements{}}, func(p *v1alpha1.Proxy) { p.Resources = &corev1.ResourceRequirements{} }},
-	} {
-		route.Spec.Regions[0].Proxy = tc.own
-		want := *whole.DeepCopy()
-		tc.want(&want)
-		got := compile.ProxyOf(route, "west")
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", tc.name, diff)
-		}
-		if got.TrustedEdges[0] = "changed"; route.Spec.Proxy.TrustedEdges[0] != whole.TrustedEdges[0] {
-			t.Fatalf("%s: the route itself is changed", tc.name)
-		}
-	}
-	if got := compile.ProxyOf(route, "mars"); !cmp.Equal(got, whole) {
-		t.Errorf("of no region: %v", got)
 	}
 }

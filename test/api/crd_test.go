@@ -107,9 +107,9 @@ func route(t *testing.T, namespace string) *unstructured.Unstructured {
 // readCRD reads the CRD as it is in config/crd.
 func readCRD(t *testing.T) *apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(crds, "*.yaml"))
+	files, err := filepath.Glob(filepath.Join(crds, "*_completionroutes.yaml"))
 	if err != nil || len(files) != 1 {
-		t.Fatalf("%s has the files %q, %v; want one", crds, files, err)
+		t.Fatalf("%s has the CRDs %q, %v; want one", crds, files, err)
 	}
 	data, err := os.ReadFile(files[0])
 	if err != nil {

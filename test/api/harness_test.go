@@ -13,6 +13,7 @@
 //   - clientFor: a client for whoever a config says.
 //   - userWithRole: who may do only what a Role in a file says.
 //   - newRelay (relay_test.go): a way to the API server that can be cut.
+//   - onExit: what is to be done after all tests.
 //   - eventually: what to wait for, within patience.
 package api
 
@@ -56,7 +57,8 @@ var (
 	adminConfig *rest.Config
 	admin       client.Client
 	// atExit is run after all tests, last first, while the API server still runs.
-	atExit []func()
+	atExit   []func()
+	atExitMu sync.Mutex
 	// addingUser is held by who makes a user.
 	addingUser sync.Mutex
 )
@@ -221,6 +223,13 @@ func awaitRules(t testing.TB, config *rest.Config, namespace string, rules []rba
 			return api.Create(t.Context(), review) == nil && review.Status.Allowed
 		})
 	}
+}
+
+// onExit has something done after all tests, before what was asked for earlier.
+func onExit(do func()) {
+	atExitMu.Lock()
+	defer atExitMu.Unlock()
+	atExit = append(atExit, do)
 }
 
 // eventually waits until so is true, and says what was waited for if it never is.

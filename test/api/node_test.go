@@ -64,6 +64,7 @@ var proxyBinary = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
+	onExit(func() { os.RemoveAll(dir) })
 	out, err := exec.Command("go", "build", "-trimpath", "-o", filepath.Join(dir, "proxy"), "../../cmd/proxy").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("build the proxy: %w\n%s", err, out)

@@ -77,7 +77,7 @@ func startControllerManager(t testing.TB) {
 		if err := manager.Start(); err != nil {
 			t.Fatal(err)
 		}
-		atExit = append(atExit, func() {
+		onExit(func() {
 			_ = manager.Process.Kill()
 			_ = manager.Wait()
 			_ = os.RemoveAll(dir)

@@ -99,7 +99,8 @@ type fleet struct {
 	// waiting says of a proxy that is not ready what it waits for; empty if nothing
 	// is known.
 	waiting string
-	// looks are of the ready proxies, by the names of their pods.
+	// pods are those of all proxies, looks of those that are ready, both by name.
+	pods             []corev1.Pod
 	looks            []look
 	vote, voteReason string
 	// voteInDoubt says that the proxies vote unlike the status, but did so only once.
@@ -141,11 +142,12 @@ func (r *CompletionRouteReconciler) askProxies(ctx context.Context, p *pass) err
 				return nil
 			})
 		}
-		defer r.hasten(ctx, g, pods)
+		g.fleet.pods = pods
 	}
 	_ = asking.Wait() // each look has its own error
 	for _, g := range p.regions {
 		r.countVotes(p, g)
+		r.hasten(ctx, g)
 	}
 	return ctx.Err()
 }
@@ -213,12 +215,12 @@ func waitsFor(pod *corev1.Pod) string {
 
 // hasten has the kubelets look at the mounts of pods that have not got the config:
 // they do when a pod's annotations change, and else only every minute.
-func (r *CompletionRouteReconciler) hasten(ctx context.Context, g *region, pods []corev1.Pod) {
+func (r *CompletionRouteReconciler) hasten(ctx context.Context, g *region) {
 	if g.compiled.Config == nil || g.failure != nil {
 		return
 	}
-	for i := range pods {
-		pod := &pods[i]
+	for i := range g.fleet.pods {
+		pod := &g.fleet.pods[i]
 		if pod.Annotations[resources.AnnotationConfigHash] == g.compiled.Hash || !g.lacksConfig(pod) {
 			continue
 		}

@@ -52,6 +52,8 @@ type runningProxy struct {
 	log         *bytes.Buffer
 	exited      chan struct{}
 	restarts    int32
+	ready       bool
+	probed      time.Time
 	told        corev1.PodStatus
 }
 
@@ -165,12 +167,13 @@ func (p *runningProxy) sync(ctx context.Context, pod *corev1.Pod) {
 		p.annotations = maps.Clone(pod.Annotations)
 	}
 	if fresh {
+		p.ready = false
 		if p.process != nil {
 			p.restarts++
 		}
 		p.start(pod)
 	}
-	p.tell(ctx, pod, "", p.isReady())
+	p.tell(ctx, pod, "", p.probe())
 }
 
 // mount writes the pod's volumes as files, all of a volume at once.
@@ -290,6 +293,16 @@ func (p *runningProxy) hasExited() bool {
 	default:
 		return false
 	}
+}
+
+// probe says whether the proxy is ready. One that is ready is asked every second only,
+// as a kubelet would at the soonest.
+func (p *runningProxy) probe() bool {
+	if p.ready && time.Since(p.probed) < time.Second {
+		return true
+	}
+	p.ready, p.probed = p.isReady(), time.Now()
+	return p.ready
 }
 
 func (p *runningProxy) isReady() bool {

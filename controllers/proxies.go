@@ -118,23 +118,14 @@ type look struct {
 // askProxies finds out what each region's proxies do, and hastens those that have not
 // got the config yet.
 func (r *CompletionRouteReconciler) askProxies(ctx context.Context, p *pass) error {
+	for _, g := range p.regions {
+		if err := r.findProxies(ctx, g); err != nil {
+			return err
+		}
+	}
 	var asking errgroup.Group
 	asking.SetLimit(questionsAtOnce)
 	for _, g := range p.regions {
-		pods, err := r.pods(ctx, g)
-		if err != nil {
-			return err
-		}
-		if err := r.readWorkload(ctx, p, g); err != nil {
-			return err
-		}
-		for i := range pods {
-			if isReady(&pods[i]) {
-				g.fleet.looks = append(g.fleet.looks, look{pod: &pods[i]})
-			} else if g.fleet.waiting == "" {
-				g.fleet.waiting = waitsFor(&pods[i])
-			}
-		}
 		for i := range g.fleet.looks {
 			l := &g.fleet.looks[i]
 			asking.Go(func() error {
@@ -142,7 +133,6 @@ func (r *CompletionRouteReconciler) askProxies(ctx context.Context, p *pass) err
 				return nil
 			})
 		}
-		g.fleet.pods = pods
 	}
 	_ = asking.Wait() // each look has its own error
 	for _, g := range p.regions {
@@ -150,6 +140,22 @@ func (r *CompletionRouteReconciler) askProxies(ctx context.Context, p *pass) err
 		r.hasten(ctx, g)
 	}
 	return ctx.Err()
+}
+
+// findProxies finds the region's pods, and which of them are ready.
+func (r *CompletionRouteReconciler) findProxies(ctx context.Context, g *region) (err error) {
+	if g.fleet.pods, err = r.pods(ctx, g); err != nil {
+		return err
+	}
+	for i := range g.fleet.pods {
+		pod := &g.fleet.pods[i]
+		if isReady(pod) {
+			g.fleet.looks = append(g.fleet.looks, look{pod: pod})
+		} else if g.fleet.waiting == "" {
+			g.fleet.waiting = waitsFor(pod)
+		}
+	}
+	return r.readWorkload(ctx, g)
 }
 
 // pods are those of the region's proxies, by name, without those that end.
@@ -162,8 +168,9 @@ func (r *CompletionRouteReconciler) pods(ctx context.Context, g *region) ([]core
 }
 
 // readWorkload reads how many proxies are wanted, and where they are reached.
-func (r *CompletionRouteReconciler) readWorkload(ctx context.Context, p *pass, g *region) error {
-	name := types.NamespacedName{Namespace: p.route.Namespace, Name: resources.NamesOf(p.route, g.name()).Proxy}
+func (r *CompletionRouteReconciler) readWorkload(ctx context.Context, g *region) error {
+	route := g.objects.Route
+	name := types.NamespacedName{Namespace: route.Namespace, Name: resources.NamesOf(route, g.name()).Proxy}
 	var deployment appsv1.Deployment
 	if err := r.Client.Get(ctx, name, &deployment); client.IgnoreNotFound(err) != nil {
 		return err

@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 // ProxyStatus is what the operator reads of a proxy's /statusz.
@@ -108,11 +109,10 @@ type fleet struct {
 	addresses   []string
 }
 
-// look is what a ready proxy told.
+// look is what a ready proxy told; no status is one that did not answer.
 type look struct {
 	pod    *corev1.Pod
 	status *ProxyStatus
-	err    error
 }
 
 // askProxies finds out what each region's proxies do, and hastens those that have not
@@ -129,12 +129,15 @@ func (r *CompletionRouteReconciler) askProxies(ctx context.Context, p *pass) err
 		for i := range g.fleet.looks {
 			l := &g.fleet.looks[i]
 			asking.Go(func() error {
-				l.status, l.err = r.Proxies.Status(ctx, l.pod.Status.PodIP)
+				var err error
+				if l.status, err = r.Proxies.Status(ctx, l.pod.Status.PodIP); err != nil {
+					log.FromContext(ctx).V(1).Info("A ready proxy does not tell its status", "pod", l.pod.Name, "problem", err.Error())
+				}
 				return nil
 			})
 		}
 	}
-	_ = asking.Wait() // each look has its own error
+	_ = asking.Wait()
 	for _, g := range p.regions {
 		r.countVotes(p, g)
 		r.hasten(ctx, g)

@@ -270,10 +270,18 @@ func (g *region) holdUp() (reason, message string) {
 			return v1alpha1.ReasonLeftOutByProxy, fmt.Sprintf("proxy %s leaves out %s", l.pod.Name, strings.Join(l.leftOut(), "; "))
 		}
 	}
-	if n := g.countProgrammed(); n < len(g.fleet.looks) {
-		return v1alpha1.ReasonPending, fmt.Sprintf("%d of %d ready proxies use the config", n, len(g.fleet.looks))
+	n := g.countProgrammed()
+	if n == len(g.fleet.looks) {
+		return "", ""
 	}
-	return "", ""
+	message = fmt.Sprintf("%d of %d ready proxies use the config", n, len(g.fleet.looks))
+	for _, l := range g.fleet.looks {
+		if l.status == nil {
+			message += fmt.Sprintf("; pod %s does not answer the operator on port %d", l.pod.Name, resources.PortAdmin)
+			break
+		}
+	}
+	return v1alpha1.ReasonPending, message
 }
 
 // setReady is True if the route is accepted and programmed.

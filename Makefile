@@ -1,7 +1,7 @@
 # Everything here needs Go and make, runs as any user and writes only below this
-# folder and the Go caches. `make help` lists the targets.
+# folder, the Go caches and, for test-api, the user's. `make help` lists the targets.
 
-BINARIES := proxy tokenissuer modelserver ghostline
+BINARIES := operator proxy tokenissuer modelserver ghostline
 FUZZTIME ?= 30s
 
 # Static binaries, and no C compiler needed. Only the race detector asks for cgo.
@@ -24,6 +24,12 @@ build: ## Build the binaries into bin/
 demo: build ## Show the whole on this machine: log in, stream, type, cancel; ends by itself
 	go run -trimpath ./hack/demo -bin bin
 
+# PLATFORMS=linux/amd64 for one platform, NAMES="proxy operator" for some programs,
+# PREFIX=registry.example.com/team/ before the images' names.
+.PHONY: images
+images: ## Build container images into bin/images/, without a container engine
+	@go -C hack/images run . $(PLATFORMS:%=-platforms %) $(PREFIX:%=-prefix %) $(VERSION:%=-version %) $(NAMES)
+
 .PHONY: clean
 clean: ## Remove what the other targets made
 	rm -rf bin
@@ -31,13 +37,22 @@ clean: ## Remove what the other targets made
 ##@ Test
 
 .PHONY: test
-test: test-unit ## Run every test that needs only Go
+test: test-unit test-images test-api ## Run every test that needs only Go
 
 # Of a package's 30 minutes test/feature needs most, on a slow machine.
 .PHONY: test-unit
 test-unit: ## Run the tests beside the code, with the race detector where a C compiler is found
 	@sh hack/go-test.sh -timeout 30m ./...
 	@go test -run '^TestArrivalsAfterOutage$$' ./tokenissuer # with all its clients, which it has only without the race detector
+
+# Go does not see that what the images are built of has changed, so -count=1.
+.PHONY: test-images
+test-images: ## Build the images for this machine, run their programs, build again and compare
+	@go -C hack/images test -count=1 ./...
+
+.PHONY: test-api
+test-api: ## Test against a real Kubernetes API server, which it builds once, in ten minutes or so
+	@sh hack/test-api.sh
 
 .PHONY: test-interop
 test-interop: ## Test between real clients and a real engine, which it installs; needs root, npm
@@ -65,6 +80,8 @@ lint: ## Check formatting, go vet and staticcheck
 	@sh hack/verify-format.sh
 	go vet ./...
 	$(TOOL) staticcheck ./...
+	go -C hack/images vet ./...
+	cd hack/images && go tool -modfile=../tools/go.mod staticcheck ./...
 
 .PHONY: generate
 generate: ## Write the generated files anew
@@ -76,6 +93,8 @@ verify: lint ## lint, and: generated files and go.mod are up to date, no known v
 	go mod tidy -diff
 	go -C hack/tools mod tidy -diff
 	go -C hack/promtool mod tidy -diff
+	go -C hack/images mod tidy -diff
+	go -C hack/kubernetes mod tidy -diff
 	@sh hack/verify-vulnerabilities.sh
 
 ##@ Help

@@ -7,11 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/ghostline-dev/ghostline/api/v1alpha1"
 	"github.com/ghostline-dev/ghostline/controllers/compile"
 	"github.com/ghostline-dev/ghostline/controllers/resources"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,9 +23,11 @@ import (
 
 // How soon a route is looked at again though nothing happened to it.
 const (
-	// lookSoon is while proxies are about to load a config, or a vote is in doubt.
-	lookSoon = 2 * time.Second
-	// lookLater is what bounds the age of what the status tells of the proxies.
+	// lookFirst to lookSoon is while proxies are about to load a config, or a vote is in
+	// doubt: sooner at first, since most have it within a second.
+	lookFirst = 200 * time.Millisecond
+	lookSoon  = 2 * time.Second
+	// lookLater bounds the age of what the status tells of the proxies, by default.
 	lookLater = time.Minute
 )
 
@@ -47,10 +51,14 @@ type CompletionRouteReconciler struct {
 	// OwnNamespace is that of the operator's pod.
 	OwnNamespace string
 	Metrics      *Metrics
+	// Interval is how often a route is looked at to which nothing happens.
+	Interval time.Duration
 
 	content contents // of Secrets and ConfigMaps
 	applied applied  // what was written
+	told    told     // the statuses that were written
 	votes   votes    // that were seen once
+	waiting waiting  // routes, for their proxies
 }
 
 // pass is one look at one route.
@@ -111,6 +119,7 @@ func (r *CompletionRouteReconciler) Reconcile(ctx context.Context, req ctrl.Requ
 	if !route.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, nil // its objects go with it, by their owner references
 	}
+	r.told.update(route)
 	p := &pass{route: route}
 	var failed error
 	for _, s := range []step{
@@ -129,7 +138,7 @@ func (r *CompletionRouteReconciler) Reconcile(ctx context.Context, req ctrl.Requ
 		}
 	}
 	err := errors.Join(failed, p.failures(), r.writeStatus(ctx, p, failed))
-	return ctrl.Result{RequeueAfter: p.lookAgain()}, err
+	return ctrl.Result{RequeueAfter: r.lookAgain(p)}, err
 }
 
 // compile finds out what the route means in each region that this operator runs.
@@ -174,11 +183,13 @@ func (p *pass) failures() error {
 }
 
 // lookAgain is when the next pass is due though nothing happens.
-func (p *pass) lookAgain() time.Duration {
-	if slices.ContainsFunc(p.regions, func(g *region) bool { return g.unsettled() }) {
-		return lookSoon
+func (r *CompletionRouteReconciler) lookAgain(p *pass) time.Duration {
+	key := client.ObjectKeyFromObject(p.route)
+	if !slices.ContainsFunc(p.regions, func(g *region) bool { return g.unsettled() }) {
+		r.waiting.forget(key)
+		return r.Interval
 	}
-	return lookLater
+	return min(max(r.waiting.since(key)/2, lookFirst), lookSoon, r.Interval)
 }
 
 // unsettled says whether proxies are about to load the config, or the vote is in
@@ -193,6 +204,33 @@ func (g *region) unsettled() bool {
 // forget drops what is remembered of a route that is gone.
 func (r *CompletionRouteReconciler) forget(req ctrl.Request) {
 	r.applied.forget(req.NamespacedName)
+	r.told.forget(req.NamespacedName)
 	r.votes.forget(req.NamespacedName)
+	r.waiting.forget(req.NamespacedName)
 	r.Metrics.forget(req.NamespacedName)
+}
+
+// waiting remembers since when routes wait for their proxies.
+type waiting struct {
+	mu    sync.Mutex
+	begun map[types.NamespacedName]time.Time
+}
+
+// since is how long the route has waited.
+func (w *waiting) since(route types.NamespacedName) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.begun == nil {
+		w.begun = map[types.NamespacedName]time.Time{}
+	}
+	if _, ok := w.begun[route]; !ok {
+		w.begun[route] = time.Now()
+	}
+	return time.Since(w.begun[route])
+}
+
+func (w *waiting) forget(route types.NamespacedName) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.begun, route)
 }

@@ -11,9 +11,9 @@ import (
 const maxNote = 1024
 
 // tell sends an event for each condition that turned, or gives another reason.
-func (r *CompletionRouteReconciler) tell(before, after *v1alpha1.CompletionRoute) {
+func (r *CompletionRouteReconciler) tell(before *v1alpha1.CompletionRouteStatus, after *v1alpha1.CompletionRoute) {
 	for _, condition := range after.Status.Conditions {
-		was := meta.FindStatusCondition(before.Status.Conditions, condition.Type)
+		was := meta.FindStatusCondition(before.Conditions, condition.Type)
 		if !isNews(was, condition) {
 			continue
 		}

@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -44,6 +45,8 @@ type Options struct {
 	AdminAddress string
 	// Proxies asks proxies for their status; nil asks their admin ports.
 	Proxies StatusReader
+	// Interval is how often a route is looked at to which nothing happens; 0 is a minute.
+	Interval time.Duration
 	// Metrics is where the operator's own are registered; nil is controller-runtime's
 	// registry, which /metrics serves.
 	Metrics prometheus.Registerer
@@ -110,7 +113,8 @@ func managerOptions(o Options, scheme *runtime.Scheme, lock *lock, ready *readin
 		LeaderElectionResourceLockInterface: lock,
 		LeaderElectionReleaseOnCancel:       true,
 		BaseContext:                         func() context.Context { return logr.NewContext(context.Background(), o.Log) },
-		Controller:                          config.Controller{MaxConcurrentReconciles: 8},
+		// The name is there once in a process, but for tests that run several operators.
+		Controller: config.Controller{MaxConcurrentReconciles: 8, SkipNameValidation: new(true)},
 	}
 }
 
@@ -144,6 +148,7 @@ func setUp(manager ctrl.Manager, o Options) error {
 		Region:       o.Region,
 		ProxyImage:   o.ProxyImage,
 		OwnNamespace: o.OwnNamespace,
+		Interval:     cmp.Or(o.Interval, lookLater),
 	}
 	return reconciler.watch(manager)
 }

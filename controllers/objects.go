@@ -21,7 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	appsv1ac "k8s.io/client-go/applyconfigurations/apps/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -125,8 +124,7 @@ func (r *CompletionRouteReconciler) handOverReplicas(ctx context.Context, g *reg
 	if err := r.Client.Get(ctx, name, scaler); err == nil || client.IgnoreNotFound(err) != nil {
 		return err
 	}
-	kept := appsv1ac.Deployment(name.Name, name.Namespace).WithUID(deployment.UID).
-		WithSpec(appsv1ac.DeploymentSpec().WithReplicas(*deployment.Spec.Replicas))
+	kept := g.objects.Handover(*deployment.Spec.Replicas).WithUID(deployment.UID)
 	return r.Client.Apply(ctx, kept, client.FieldOwner(FieldOwner(r.Region)+"-replicas"), client.ForceOwnership)
 }
 

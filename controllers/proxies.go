@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 // ProxyStatus is what the operator reads of a proxy's /statusz.
@@ -99,7 +100,8 @@ type fleet struct {
 	// waiting says of a proxy that is not ready what it waits for; empty if nothing
 	// is known.
 	waiting string
-	// looks are of the ready proxies, by the names of their pods.
+	// pods are those of all proxies, looks of those that are ready, both by name.
+	pods             []corev1.Pod
 	looks            []look
 	vote, voteReason string
 	// voteInDoubt says that the proxies vote unlike the status, but did so only once.
@@ -107,47 +109,56 @@ type fleet struct {
 	addresses   []string
 }
 
-// look is what a ready proxy told.
+// look is what a ready proxy told; no status is one that did not answer.
 type look struct {
 	pod    *corev1.Pod
 	status *ProxyStatus
-	err    error
 }
 
 // askProxies finds out what each region's proxies do, and hastens those that have not
 // got the config yet.
 func (r *CompletionRouteReconciler) askProxies(ctx context.Context, p *pass) error {
+	for _, g := range p.regions {
+		if err := r.findProxies(ctx, g); err != nil {
+			return err
+		}
+	}
 	var asking errgroup.Group
 	asking.SetLimit(questionsAtOnce)
 	for _, g := range p.regions {
-		pods, err := r.pods(ctx, g)
-		if err != nil {
-			return err
-		}
-		if err := r.readWorkload(ctx, p, g); err != nil {
-			return err
-		}
-		for i := range pods {
-			if isReady(&pods[i]) {
-				g.fleet.looks = append(g.fleet.looks, look{pod: &pods[i]})
-			} else if g.fleet.waiting == "" {
-				g.fleet.waiting = waitsFor(&pods[i])
-			}
-		}
 		for i := range g.fleet.looks {
 			l := &g.fleet.looks[i]
 			asking.Go(func() error {
-				l.status, l.err = r.Proxies.Status(ctx, l.pod.Status.PodIP)
+				var err error
+				if l.status, err = r.Proxies.Status(ctx, l.pod.Status.PodIP); err != nil {
+					log.FromContext(ctx).V(1).Info("A ready proxy does not tell its status", "pod", l.pod.Name, "problem", err.Error())
+				}
 				return nil
 			})
 		}
-		defer r.hasten(ctx, g, pods)
 	}
-	_ = asking.Wait() // each look has its own error
+	_ = asking.Wait()
 	for _, g := range p.regions {
 		r.countVotes(p, g)
+		r.hasten(ctx, g)
 	}
 	return ctx.Err()
+}
+
+// findProxies finds the region's pods, and which of them are ready.
+func (r *CompletionRouteReconciler) findProxies(ctx context.Context, g *region) (err error) {
+	if g.fleet.pods, err = r.pods(ctx, g); err != nil {
+		return err
+	}
+	for i := range g.fleet.pods {
+		pod := &g.fleet.pods[i]
+		if isReady(pod) {
+			g.fleet.looks = append(g.fleet.looks, look{pod: pod})
+		} else if g.fleet.waiting == "" {
+			g.fleet.waiting = waitsFor(pod)
+		}
+	}
+	return r.readWorkload(ctx, g)
 }
 
 // pods are those of the region's proxies, by name, without those that end.
@@ -160,8 +171,9 @@ func (r *CompletionRouteReconciler) pods(ctx context.Context, g *region) ([]core
 }
 
 // readWorkload reads how many proxies are wanted, and where they are reached.
-func (r *CompletionRouteReconciler) readWorkload(ctx context.Context, p *pass, g *region) error {
-	name := types.NamespacedName{Namespace: p.route.Namespace, Name: resources.NamesOf(p.route, g.name()).Proxy}
+func (r *CompletionRouteReconciler) readWorkload(ctx context.Context, g *region) error {
+	route := g.objects.Route
+	name := types.NamespacedName{Namespace: route.Namespace, Name: resources.NamesOf(route, g.name()).Proxy}
 	var deployment appsv1.Deployment
 	if err := r.Client.Get(ctx, name, &deployment); client.IgnoreNotFound(err) != nil {
 		return err
@@ -213,12 +225,12 @@ func waitsFor(pod *corev1.Pod) string {
 
 // hasten has the kubelets look at the mounts of pods that have not got the config:
 // they do when a pod's annotations change, and else only every minute.
-func (r *CompletionRouteReconciler) hasten(ctx context.Context, g *region, pods []corev1.Pod) {
+func (r *CompletionRouteReconciler) hasten(ctx context.Context, g *region) {
 	if g.compiled.Config == nil || g.failure != nil {
 		return
 	}
-	for i := range pods {
-		pod := &pods[i]
+	for i := range g.fleet.pods {
+		pod := &g.fleet.pods[i]
 		if pod.Annotations[resources.AnnotationConfigHash] == g.compiled.Hash || !g.lacksConfig(pod) {
 			continue
 		}

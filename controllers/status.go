@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/ghostline-dev/ghostline/api/v1alpha1"
 	"github.com/ghostline-dev/ghostline/controllers/compile"
@@ -15,31 +16,83 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // writeStatus tells in the route's status what a pass found, if it is news. failed is
 // why the pass ended early.
 func (r *CompletionRouteReconciler) writeStatus(ctx context.Context, p *pass, failed error) error {
-	before := p.route.DeepCopy()
+	before := p.route.Status.DeepCopy()
 	if failed != nil {
 		p.setCondition(v1alpha1.ConditionProgrammed, metav1.ConditionFalse, v1alpha1.ReasonApplyFailed, failed.Error())
 		p.setReady()
 	} else {
 		p.fillStatus()
 	}
-	if equality.Semantic.DeepEqual(before.Status, p.route.Status) {
-		r.Metrics.observe(p)
+	r.Metrics.observe(p)
+	if equality.Semantic.DeepEqual(before, &p.route.Status) {
 		return nil
 	}
-	// A status of a spec that is no longer the newest is not written over a newer one.
-	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := r.Client.Status().Patch(ctx, p.route, patch); err != nil {
+	if err := r.applyStatus(ctx, p.route); err != nil {
 		return fmt.Errorf("write the status: %w", client.IgnoreNotFound(err))
 	}
-	r.Metrics.observe(p)
+	r.told.set(p.route)
 	r.tell(before, p.route)
 	return nil
+}
+
+// applyStatus writes the whole status, whatever the cache has of it: passes over a
+// route follow each other, so what one finds is newer than all that was written. The
+// UID keeps it from a route that took this one's place.
+func (r *CompletionRouteReconciler) applyStatus(ctx context.Context, route *v1alpha1.CompletionRoute) error {
+	status, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&route.Status)
+	if err != nil {
+		return err
+	}
+	object := &unstructured.Unstructured{Object: map[string]any{"status": status}}
+	object.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("CompletionRoute"))
+	object.SetNamespace(route.Namespace)
+	object.SetName(route.Name)
+	object.SetUID(route.UID)
+	return r.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(FieldOwner(r.Region)), client.ForceOwnership)
+}
+
+// told remembers the statuses that were written, since the cache lags behind.
+type told struct {
+	mu    sync.Mutex
+	known map[types.NamespacedName]toldStatus
+}
+
+type toldStatus struct {
+	route  types.UID
+	status *v1alpha1.CompletionRouteStatus
+}
+
+// update puts the status that was written last into a route from the cache.
+func (t *told) update(route *v1alpha1.CompletionRoute) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if known, ok := t.known[client.ObjectKeyFromObject(route)]; ok && known.route == route.UID {
+		route.Status = *known.status.DeepCopy()
+	}
+}
+
+func (t *told) set(route *v1alpha1.CompletionRoute) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.known == nil {
+		t.known = map[types.NamespacedName]toldStatus{}
+	}
+	t.known[client.ObjectKeyFromObject(route)] = toldStatus{route.UID, route.Status.DeepCopy()}
+}
+
+func (t *told) forget(route types.NamespacedName) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.known, route)
 }
 
 // fillStatus sets the status of a pass that came to its end.
@@ -114,8 +167,8 @@ func (p *pass) setAccepted() {
 	for _, g := range p.regions {
 		if g.compiled.Config == nil {
 			// Why nothing can be served may be a missing reference.
-			fatal := fatal(g.compiled.Problems)
-			p.setCondition(v1alpha1.ConditionAccepted, metav1.ConditionFalse, fatal[0].Reason, sentence(fatal))
+			problems = worstFirst(g.compiled.Problems)
+			p.setCondition(v1alpha1.ConditionAccepted, metav1.ConditionFalse, problems[0].Reason, sentence(problems))
 			return
 		}
 	}
@@ -129,18 +182,18 @@ func (p *pass) setAccepted() {
 	}
 }
 
-// fatal are the problems because of which nothing can be served.
-func fatal(problems []compile.Problem) []compile.Problem {
-	var out []compile.Problem
-	for _, problem := range problems {
+// worstFirst puts the problems because of which nothing can be served before those that
+// cost a part.
+func worstFirst(problems []compile.Problem) []compile.Problem {
+	costsPart := func(problem compile.Problem) int {
 		if problem.Unit == "" && problem.Mutation == "" {
-			out = append(out, problem)
+			return 0
 		}
+		return 1
 	}
-	if len(out) == 0 { // each part was left out, so none is left
-		return problems
-	}
-	return out
+	sorted := slices.Clone(problems)
+	slices.SortStableFunc(sorted, func(a, b compile.Problem) int { return cmp.Compare(costsPart(a), costsPart(b)) })
+	return sorted
 }
 
 func (p *pass) setResolvedRefs() {
@@ -217,10 +270,18 @@ func (g *region) holdUp() (reason, message string) {
 			return v1alpha1.ReasonLeftOutByProxy, fmt.Sprintf("proxy %s leaves out %s", l.pod.Name, strings.Join(l.leftOut(), "; "))
 		}
 	}
-	if n := g.countProgrammed(); n < len(g.fleet.looks) {
-		return v1alpha1.ReasonPending, fmt.Sprintf("%d of %d ready proxies use the config", n, len(g.fleet.looks))
+	n := g.countProgrammed()
+	if n == len(g.fleet.looks) {
+		return "", ""
 	}
-	return "", ""
+	message = fmt.Sprintf("%d of %d ready proxies use the config", n, len(g.fleet.looks))
+	for _, l := range g.fleet.looks {
+		if l.status == nil {
+			message += fmt.Sprintf("; pod %s does not answer the operator on port %d", l.pod.Name, resources.PortAdmin)
+			break
+		}
+	}
+	return v1alpha1.ReasonPending, message
 }
 
 // setReady is True if the route is accepted and programmed.

@@ -26,23 +26,23 @@ const (
 
 // attempt asks the picked unit and waits for the first byte of its answer.
 func (p *proxy) attempt(ctx context.Context, x *exchange) (*answer, error) {
+	x.phase, x.asked, x.reported, x.told = phaseQueue, time.Now(), false, time.Time{}
+	if x.firstAsked.IsZero() {
+		x.firstAsked, x.stood = x.asked, p.standstill.Stood(x.asked)
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	a := &answer{x: x, ctx: ctx, cancel: cancel, clock: startClock(x, cancel)}
+	a := &answer{x: x, ctx: ctx, cancel: cancel, clock: startClock(x, &p.standstill, cancel)}
 	began := false
 	defer func() {
 		if !began {
 			p.close(a)
 		}
 	}()
-	x.phase, x.asked, x.reported, x.told = phaseQueue, time.Now(), false, time.Time{}
-	if x.firstAsked.IsZero() {
-		x.firstAsked = x.asked
-	}
 	if err := p.readFirst(a); err != nil {
 		return nil, a.failure(err)
 	}
 	now := time.Now()
-	x.answering(now)
+	p.answering(x, now)
 	if x.place != nil && !x.place.begin() {
 		return nil, superseded()
 	}

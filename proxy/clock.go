@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/ghostline-dev/ghostline/proxy/upstream"
 )
 
 var (
@@ -15,7 +17,8 @@ var (
 
 // clock ends an exchange with a unit whose next step takes too long, with
 // errTooLate as the cause. One timer serves all steps, because only one of them
-// runs at a time.
+// runs at a time. The clock stops while the proxy stands still: its timer then
+// fires first of all, before what came in time is read.
 type clock struct {
 	idle, write time.Duration
 	end         time.Time // of the whole request
@@ -23,6 +26,8 @@ type clock struct {
 	event       bool      // one came since gapEnd was set
 	cancel      context.CancelCauseFunc
 	timer       *time.Timer
+	standstill  *upstream.Standstill
+	stood       time.Duration // how long the proxy had ever stood still when the clock began
 
 	mu      sync.Mutex // over the step
 	limit   time.Time
@@ -39,7 +44,7 @@ type clock struct {
 
 // startClock allows what is left of the time for the first byte, which spans
 // all tries. A unary answer's first byte is its last.
-func startClock(x *exchange, cancel context.CancelCauseFunc) *clock {
+func startClock(x *exchange, standstill *upstream.Standstill, cancel context.CancelCauseFunc) *clock {
 	limits := x.snapshot.config.Timeouts
 	c := &clock{
 		idle:   time.Duration(limits.Idle),
@@ -47,6 +52,8 @@ func startClock(x *exchange, cancel context.CancelCauseFunc) *clock {
 		end:    x.received.Add(time.Duration(limits.Total)),
 		event:  true,
 		cancel: cancel,
+
+		standstill: standstill, stood: x.stood,
 	}
 	c.limit = c.end
 	if x.ask.stream {
@@ -55,12 +62,19 @@ func startClock(x *exchange, cancel context.CancelCauseFunc) *clock {
 	c.armed = c.limit
 	if x.ask.stream && x.giveUp != nil {
 		c.giveUp = x.giveUp
-		c.armed = time.Now().Add(time.Until(c.limit) / 2)
+		now := c.now()
+		c.armed = now.Add(c.limit.Sub(now) / 2)
 	}
 	c.mu.Lock() // expire sets the timer anew, and may come first
 	defer c.mu.Unlock()
-	c.timer = time.AfterFunc(time.Until(c.armed), c.expire)
+	c.timer = time.AfterFunc(c.armed.Sub(c.now()), c.expire)
 	return c
+}
+
+// now is the time that all of the clock's times are of.
+func (c *clock) now() time.Time {
+	now := time.Now()
+	return now.Add(c.stood - c.standstill.Stood(now))
 }
 
 // gotEvent ends the wait for an event. Only that does: a unit that sends
@@ -69,7 +83,7 @@ func (c *clock) gotEvent() { c.event = true }
 
 // reading begins a step that waits for the unit.
 func (c *clock) reading() {
-	now := time.Now()
+	now := c.now()
 	if c.event {
 		c.event, c.gapEnd = false, now.Add(c.idle)
 	}
@@ -85,7 +99,7 @@ func (c *clock) reading() {
 
 // writing begins a step that may wait for the client. Its only limit is its own:
 // cut short by the end of the whole request, the client could not be told.
-func (c *clock) writing() { c.step(time.Now().Add(c.write), true) }
+func (c *clock) writing() { c.step(c.now().Add(c.write), true) }
 
 func (c *clock) step(limit time.Time, writes bool) {
 	c.mu.Lock()
@@ -101,7 +115,7 @@ func (c *clock) step(limit time.Time, writes bool) {
 // arm has the timer fire at a time.
 func (c *clock) arm(at time.Time) {
 	c.armed = at
-	c.timer.Reset(time.Until(at))
+	c.timer.Reset(at.Sub(c.now()))
 }
 
 func (c *clock) expire() {
@@ -110,8 +124,13 @@ func (c *clock) expire() {
 	if c.stopped {
 		return
 	}
+	now := c.now()
+	if now.Before(c.armed) { // the proxy stood still
+		c.arm(c.armed)
+		return
+	}
 	cause := errTooLate
-	if time.Now().Before(c.limit) {
+	if now.Before(c.limit) {
 		giveUp := c.giveUp
 		c.giveUp = nil
 		if giveUp == nil || !giveUp() { // the limit is that of a later step, or holds

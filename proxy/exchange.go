@@ -72,8 +72,9 @@ type exchange struct {
 
 	// For record.
 	phase      phase
-	firstAsked time.Time // when the first try began
-	asked      time.Time // when the last try began
+	firstAsked time.Time     // when the first try began
+	asked      time.Time     // when the last try began
+	stood      time.Duration // how long the proxy had ever stood still when the first try began
 	firstByte  time.Time
 	written    time.Time // when the first byte had left
 	// worked is how long the provider says that it worked before it answered, if

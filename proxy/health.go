@@ -23,9 +23,11 @@ func (p *proxy) attempted(x *exchange, err error) {
 }
 
 // judge takes from the end of an attempt what it says of the unit's health. That
-// a client cancelled says nothing, unless it waited for a unit that hangs.
+// a client cancelled says nothing, unless it waited for a unit that hangs. Nor
+// does time in which this process stood still, or what it may have led to.
 func (p *proxy) judge(x *exchange, err error) {
 	now := time.Now()
+	stood := p.stood(x, now)
 	e := x.unit.endpoint
 	switch result := resultOf(err); result {
 	case attemptOK, attemptInvalid:
@@ -39,36 +41,57 @@ func (p *proxy) judge(x *exchange, err error) {
 		}
 	case attemptCancelled:
 		// Superseded are always those that waited longest, of a busy unit as well.
-		if x.ask.stream && x.phase == phaseWait && !x.isSuperseded.Load() && e.firstBytes.Hangs(x.size, x.asked, now) {
+		if x.ask.stream && x.phase == phaseWait && !x.isSuperseded.Load() && e.firstBytes.Hangs(x.size, x.asked, sawUnit(now, stood)) {
 			p.failed(x.unit, "cancelled while it hung", now)
 		}
 	case attemptTimeout:
-		if x.hadItsTime(now) {
+		if x.hadItsTime(now.Add(-stood)) {
 			p.failed(x.unit, result, now)
 		}
 	case attemptMisconfigured:
 		e.misconfigured.Store(true)
 		p.failed(x.unit, result, now)
 	case attemptUnreachable:
-		if !isOutOfFiles(err) { // which is this process's trouble
+		if !isOutOfFiles(err) && !upstream.IsLong(stood) { // which are this process's trouble
 			p.failed(x.unit, result, now)
 		}
 	default:
-		p.failed(x.unit, result, now)
+		if !upstream.IsLong(stood) { // else the unit, or what lies before it, may have given this process up
+			p.failed(x.unit, result, now)
+		}
 	}
 }
 
+// stood is how long this process has stood still since the request was first sent.
+func (p *proxy) stood(x *exchange, now time.Time) time.Duration {
+	return p.standstill.Stood(now) - x.stood
+}
+
+// sawUnit is now without the time in which this process stood still, and can have
+// seen nothing of what a unit did. It is doubled: of each standstill half may be
+// unknown, and the answers that came in it are read after its end.
+func sawUnit(now time.Time, stood time.Duration) time.Time { return now.Add(-2 * stood) }
+
 // answering notes that the unit's answer has begun.
-func (x *exchange) answering(now time.Time) {
-	if x.ask.stream { // a unary answer begins at its end
-		x.unit.endpoint.firstBytes.Add(x.size, now.Sub(x.asked), now)
+func (p *proxy) answering(x *exchange, now time.Time) {
+	took := now.Sub(x.asked)
+	switch {
+	case !x.ask.stream: // a unary answer begins at its end
+	case p.stood(x, now) > took/4: // nobody knows when it came
+		x.unit.endpoint.firstBytes.AddAtMost(x.size, took, now)
+	default:
+		x.unit.endpoint.firstBytes.Add(x.size, took, now)
 	}
 }
 
 // hadItsTime says whether a unit that was too late had a good part of the time
 // there is: the tries before it may have used that up.
 func (x *exchange) hadItsTime(now time.Time) bool {
-	return x.phase == phaseStream || !x.ask.stream || now.Sub(x.asked) > time.Duration(x.snapshot.config.Timeouts.FirstByte)/3
+	limit := x.snapshot.config.Timeouts.FirstByte
+	if !x.ask.stream {
+		limit = x.snapshot.config.Timeouts.Total
+	}
+	return x.phase == phaseStream || now.Sub(x.asked) > time.Duration(limit)/3
 }
 
 func (p *proxy) answered(x *exchange, now time.Time) {
@@ -86,6 +109,14 @@ func (p *proxy) answered(x *exchange, now time.Time) {
 func (p *proxy) failed(u *unit, result string, now time.Time) {
 	if ejected := u.endpoint.health.Failed(now); ejected > 0 {
 		p.log.Warn("a unit is ejected: it failed several times in a row", "unit", u.Name, "for", ejected.String(), "last", result)
+	}
+}
+
+// logStandstill tells of a long standstill of this process: its units did nothing
+// that would explain what users saw.
+func (p *proxy) logStandstill(stood time.Duration) {
+	if upstream.IsLong(stood) {
+		p.log.Info("this proxy stood still: its process was stopped, or had no processor", "for", stood.String())
 	}
 }
 

@@ -191,7 +191,7 @@ func TestMirrorsDoNotWaitForTheEnd(t *testing.T) {
 		cfg.SetDefaults()
 		ctx, cancel := context.WithCancelCause(t.Context())
 		x := &exchange{isMirror: true, ask: ask{stream: true}, snapshot: &snapshot{config: cfg}, received: time.Now()}
-		a := &answer{x: x, ctx: ctx, cancel: cancel, clock: startClock(x, cancel), body: hanging{ctx}, reading: &reading{events: sse.NewReader(nil)}}
+		a := &answer{x: x, ctx: ctx, cancel: cancel, clock: startClock(x, nil, cancel), body: hanging{ctx}, reading: &reading{events: sse.NewReader(nil)}}
 		a.events.Reset(a, sse.Events)
 		begun := time.Now()
 		a.end()

@@ -26,6 +26,7 @@ import (
 	"github.com/ghostline-dev/ghostline/internal/httpserver"
 	"github.com/ghostline-dev/ghostline/internal/service"
 	"github.com/ghostline-dev/ghostline/proxy/sse"
+	"github.com/ghostline-dev/ghostline/proxy/upstream"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/errgroup"
@@ -87,7 +88,9 @@ type proxy struct {
 	mirrors  mirrors
 	served   served
 	recycler httpserver.Recycler
-	readings sync.Pool // of *reading
+	// standstill is of this process.
+	standstill upstream.Standstill
+	readings   sync.Pool // of *reading
 	// unique makes the words that tell requests to units apart.
 	unique func() string
 	// guardWarnings are of connections that were cut.
@@ -112,10 +115,13 @@ func Run(ctx context.Context, opts Options) error {
 		opts.Listeners.Close()
 		return fmt.Errorf("%w: %w", service.ErrConfig, err)
 	}
+	var watching sync.WaitGroup
+	watching.Go(func() { p.standstill.Watch(background, p.logStandstill) })
 	defer func() {
 		stop()
 		p.mirrors.wait()
 		p.loader.close()
+		watching.Wait()
 	}()
 	if p.accessLog != nil {
 		defer p.accessLog.start()()
@@ -190,6 +196,7 @@ func newProxy(opts Options) (*proxy, error) {
 		file: opts.ConfigFile, lastFile: opts.LastConfigFile, credentials: opts.CredentialsDir,
 		log: p.log, metrics: p.metrics, endpoints: map[string]*endpoint{},
 		fetches: map[fetch]*fetchedKeys{}, asked: map[fetch]bool{},
+		standstill: &p.standstill,
 	}
 	p.stages = p.newStages()
 	if opts.Tracer != nil {

@@ -138,7 +138,7 @@ func TestReadEndsWithTheExchange(t *testing.T) {
 		a := relays[0].answer(t, src)
 		ctx, cancel := context.WithCancelCause(t.Context())
 		a.ctx, a.cancel, a.out = ctx, cancel, written
-		a.clock = startClock(&exchange{snapshot: &snapshot{config: &config.Config{}}, received: time.Now().Add(time.Hour)}, cancel)
+		a.clock = startClock(&exchange{snapshot: &snapshot{config: &config.Config{}}, received: time.Now().Add(time.Hour)}, nil, cancel)
 		src.after = func() { cancel(errCancelled) }
 		if _, err := a.next(); !errors.Is(err, context.Canceled) {
 			t.Errorf("got %v, want the end of the exchange", err)

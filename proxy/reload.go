@@ -17,6 +17,7 @@ import (
 	"github.com/ghostline-dev/ghostline/internal/token"
 	"github.com/ghostline-dev/ghostline/proxy/auth"
 	"github.com/ghostline-dev/ghostline/proxy/config"
+	"github.com/ghostline-dev/ghostline/proxy/upstream"
 )
 
 // loader makes snapshots of the config and of all that it names: key set,
@@ -28,6 +29,7 @@ type loader struct {
 	credentials string // the directory
 	log         *slog.Logger
 	metrics     *metrics
+	standstill  *upstream.Standstill // of this process
 	current     atomic.Pointer[snapshot]
 	refused     atomic.Pointer[RefusedConfig] // the newest config, while it is not in use
 

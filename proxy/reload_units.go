@@ -118,7 +118,7 @@ func notVisible(r rune) bool { return r < ' ' || r > '~' }
 // endpoint returns the connections of a unit: those that an earlier config
 // opened, if it reached the same place and trusted the same certificates.
 func (l *loader) endpoint(u *unit, connect time.Duration, in *inputs) (*endpoint, error) {
-	opts := upstream.Options{URL: u.url, Protocol: u.Protocol, ConnectTimeout: connect}
+	opts := upstream.Options{URL: u.url, Protocol: u.Protocol, ConnectTimeout: connect, Standstill: l.standstill}
 	trust := ""
 	if u.TLS != nil {
 		opts.TLS = &tls.Config{ServerName: u.TLS.ServerName, MinVersion: tls.VersionTLS12}

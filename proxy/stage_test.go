@@ -14,6 +14,7 @@ import (
 	"github.com/ghostline-dev/ghostline/internal/token"
 	"github.com/ghostline-dev/ghostline/proxy/config"
 	"github.com/ghostline-dev/ghostline/proxy/provider"
+	"github.com/ghostline-dev/ghostline/proxy/upstream"
 )
 
 func TestRequestID(t *testing.T) {
@@ -276,13 +277,18 @@ func TestNewLimitsHoldAtOnce(t *testing.T) {
 // clockOf is a clock whose parts take 1s for the first byte, 2s idle, 3s for a
 // write and 10s in all.
 func clockOf(t *testing.T, stream bool) (*clock, context.Context) {
+	return clockThat(t, &exchange{ask: ask{stream: stream}}, nil)
+}
+
+// clockThat is such a clock of an exchange, in a proxy that may stand still.
+func clockThat(t *testing.T, x *exchange, standstill *upstream.Standstill) (*clock, context.Context) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	t.Cleanup(func() { cancel(nil) })
-	x := &exchange{received: time.Now(), ask: ask{stream: stream}, snapshot: &snapshot{config: &config.Config{Timeouts: config.Timeouts{
+	x.received, x.snapshot = time.Now(), &snapshot{config: &config.Config{Timeouts: config.Timeouts{
 		FirstByte: config.Duration(time.Second), Idle: config.Duration(2 * time.Second),
 		Write: config.Duration(3 * time.Second), Total: config.Duration(10 * time.Second),
-	}}}}
-	return startClock(x, cancel), ctx
+	}}}
+	return startClock(x, standstill, cancel), ctx
 }
 
 func TestClock(t *testing.T) {

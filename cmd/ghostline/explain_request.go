@@ -2,14 +2,17 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/textproto"
 	"os"
+	"slices"
 	"strings"
 
+	"github.com/ghostline-dev/ghostline/controllers/routefile"
 	"github.com/ghostline-dev/ghostline/proxy"
 	"github.com/ghostline-dev/ghostline/proxy/config"
 	"github.com/spf13/cobra"
@@ -23,8 +26,8 @@ const (
 )
 
 type explainOptions struct {
+	routeOptions
 	sys       *system
-	config    string
 	path      string
 	headers   []string
 	subject   string
@@ -43,12 +46,16 @@ change it, and what the first unit would be sent. It is the proxy's own code tha
 says so; but nothing is asked of anybody, and no credential, key or certificate that
 the config names is read.
 
+CONFIG may be a CompletionRoute too, of which --region says the region: it is compiled
+as ` + "`ghostline compile`" + ` does.
+
 REQUEST.json is the body of the request; - reads it from the standard input. What
 depends on the user depends on --subject, the sub of the user's token.
 
 It is explained for a proxy whose units are all well and have room, and a user within
 all limits. The exit status is 0 if the request would be sent to a unit, else 1.`,
 		Example: `  ghostline explain -f proxy.yaml request.json
+  ghostline explain -f route.yaml --region westeurope request.json
   ghostline explain -f proxy.yaml --header 'Editor-Plugin-Version: copilot.vim/1.39.0' --subject user-1234 request.json
   echo '{"prompt":"func main() {"}' |
     ghostline explain -f proxy.yaml --path /v1/engines/copilot-codex/completions --output json -`,
@@ -58,10 +65,11 @@ all limits. The exit status is 0 if the request would be sent to a unit, else 1.
 			}
 			return nil
 		},
-		RunE: func(_ *cobra.Command, args []string) error { return o.run(args[0]) },
+		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args[0]) },
 	}
 	flags := cmd.Flags()
-	flags.StringVarP(&o.config, "file", "f", "", "the proxy's config `file`")
+	flags.StringArrayVarP(&o.files, "file", "f", nil, "the proxy's config `file`, or a CompletionRoute, which may be in several")
+	o.addRegionFlag(cmd)
 	flags.StringVar(&o.path, "path", "/v1/completions", "`path` of the request")
 	flags.StringArrayVar(&o.headers, "header", nil, "a header `field` of the request, such as 'Editor-Version: vscode/1.99.0'; may be given several times")
 	flags.StringVar(&o.subject, "subject", "", "the user, as the token's sub `names` them")
@@ -70,9 +78,9 @@ all limits. The exit status is 0 if the request would be sent to a unit, else 1.
 	return cmd
 }
 
-func (o *explainOptions) run(request string) error {
+func (o *explainOptions) run(ctx context.Context, request string) error {
 	switch {
-	case o.config == "":
+	case len(o.files) == 0:
 		return usageError{errors.New("no config: set --file")}
 	case o.output != outputText && o.output != outputJSON:
 		return usageError{fmt.Errorf("--output is %q, want text or json", o.output)}
@@ -81,7 +89,7 @@ func (o *explainOptions) run(request string) error {
 	if err != nil {
 		return err
 	}
-	cfg, err := readConfig(o.config)
+	cfg, err := o.readConfig(ctx)
 	if err != nil {
 		return err
 	}
@@ -120,24 +128,45 @@ func (o *explainOptions) header() (textproto.MIMEHeader, error) {
 	return header, nil
 }
 
-// readConfig reads a proxy's config, strictly.
-func readConfig(file string) (*config.Config, error) {
-	data, err := os.ReadFile(file)
+// readConfig reads a proxy's config, strictly, or compiles a route.
+func (o *explainOptions) readConfig(ctx context.Context) (*config.Config, error) {
+	files, err := readFiles(o.files)
 	if err != nil {
 		return nil, err
+	}
+	if slices.ContainsFunc(files, func(f routefile.File) bool { return routefile.HasRoute(f.Data) }) {
+		return o.compileConfig(ctx, files)
+	}
+	switch {
+	case len(files) > 1:
+		return nil, usageError{errors.New("there is no CompletionRoute in the files; of a proxy's config --file takes one")}
+	case o.region != "":
+		return nil, usageError{errors.New("--region goes with a CompletionRoute; a proxy's config is of one region")}
 	}
 	var object struct {
 		Kind string `json:"kind"`
 	}
 	// What is no YAML at all, Decode says better.
-	if yaml.Unmarshal(data, &object) == nil && object.Kind != "" {
-		return nil, fmt.Errorf("%s: it is a %s; explain reads a proxy's config, as docs/configuration.md has it", file, object.Kind)
+	if yaml.Unmarshal(files[0].Data, &object) == nil && object.Kind != "" {
+		return nil, fmt.Errorf("%s: it is a %s; explain reads a CompletionRoute, or a proxy's config as docs/configuration.md has it", files[0].Name, object.Kind)
 	}
-	cfg, err := config.Decode(data)
+	cfg, err := config.Decode(files[0].Data)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
+		return nil, fmt.Errorf("%s: %w", files[0].Name, err)
 	}
 	return cfg, nil
+}
+
+// compileConfig compiles a route, and says what is left out of it.
+func (o *explainOptions) compileConfig(ctx context.Context, files []routefile.File) (*config.Config, error) {
+	c, err := o.compile(ctx, files)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.noteProblems(o.sys.stderr); err != nil {
+		return nil, err
+	}
+	return config.Decode(c.Data) // with its defaults
 }
 
 // body reads the request, and one byte more than a proxy would, so that it says

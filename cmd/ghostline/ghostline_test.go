@@ -289,7 +289,7 @@ func TestMistakes(t *testing.T) {
 		says   string
 		args   []string
 	}{
-		{sh, exitUsage, `there is no command "complte"; did you mean complete`, []string{"complte"}},
+		{sh, exitUsage, `there is no command "complte"; did you mean compile or complete`, []string{"complte"}},
 		{sh, exitUsage, "unknown flag: --oauth-token\nSee `ghostline complete --help`", []string{"complete", "--oauth-token", "x"}},
 		{sh, exitUsage, "complete takes one place such as main.go:12:5, not 0", []string{"complete"}},
 		{sh, exitUsage, "should look like main.go:12:5", []string{"complete", path}},

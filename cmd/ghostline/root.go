@@ -23,7 +23,8 @@ func newRoot(sys *system) *cobra.Command {
 		Short: "Code completions from a Ghostline proxy",
 		Long: `Ghostline serves code completions ("ghost text") to editors. This command line
 logs in, fetches completion tokens, completes at a cursor, runs the whole of
-Ghostline on one machine, and explains what a proxy would do with a request.
+Ghostline on one machine, compiles a CompletionRoute, and explains what a proxy
+would do with a request.
 
 Settings come from flags, or from the environment:
   ` + envProxy + `    the proxy's base URL
@@ -34,7 +35,8 @@ Settings come from flags, or from the environment:
 		Example: `  ghostline up --dir ~/.ghostline
   ghostline login
   ghostline complete main.go:12:5
-  ghostline explain -f proxy.yaml request.json`,
+  ghostline compile -f route.yaml --region westeurope
+  ghostline explain -f route.yaml --region westeurope request.json`,
 		Args:              knownCommand,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -45,6 +47,7 @@ Settings come from flags, or from the environment:
 		SuggestionsMinimumDistance: 2,
 	}
 	root.AddCommand(
+		newCompile(sys),
 		newComplete(sys),
 		newEntitlements(sys),
 		newExplain(sys),

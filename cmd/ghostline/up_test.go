@@ -22,13 +22,14 @@ import (
 // stack is a running `ghostline up`, and what its env says to a stranger.
 type stack struct {
 	*shell
-	t      *testing.T
-	client *http.Client
+	t         *testing.T
+	client    *http.Client
+	announced string // what it says of itself
 }
 
 // startUp runs up until the test interrupts it, by the function that is returned,
 // and reads DIR/env as a shell does.
-func startUp(t *testing.T) (s *stack, interrupt func()) {
+func startUp(t *testing.T, args ...string) (s *stack, interrupt func()) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "up")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -37,17 +38,18 @@ func startUp(t *testing.T) (s *stack, interrupt func()) {
 	status := make(chan int, 1)
 	go func() {
 		got := run(ctx, &system{stdin: strings.NewReader(""), stdout: write, stderr: &stderr, getenv: func(string) string { return "" }},
-			[]string{"up", "--dir", dir, "--first-token", "1ms", "--tokens-per-second", "0"})
+			append([]string{"up", "--dir", dir, "--first-token", "1ms", "--tokens-per-second", "0"}, args...))
 		write.Close()
 		status <- got
 	}()
-	for lines := bufio.NewScanner(stdout); !strings.Contains(lines.Text(), "stops everything"); {
+	var announced strings.Builder
+	for lines := bufio.NewScanner(stdout); !strings.Contains(lines.Text(), "stops everything"); announced.WriteString(lines.Text() + "\n") {
 		if !lines.Scan() {
 			cancel()
 			t.Fatalf("up ended with status %d and %q", <-status, stderr.String())
 		}
 	}
-	s = &stack{shell: &shell{t: t, dir: t.TempDir(), env: source(t, filepath.Join(dir, "env"))}, t: t}
+	s = &stack{shell: &shell{t: t, dir: t.TempDir(), env: source(t, filepath.Join(dir, "env"))}, t: t, announced: announced.String()}
 	s.client = s.httpClient()
 	return s, func() {
 		s.client.CloseIdleConnections()
@@ -121,6 +123,22 @@ func (s *stack) ask(wantStatus int, address, authorization, contentType, body st
 	}
 	if resp.StatusCode != wantStatus || resp.ProtoMajor != 2 {
 		s.t.Fatalf("%s %s: status %d over %s, %q; want %d over HTTP/2", method, address, resp.StatusCode, resp.Proto, answer, wantStatus)
+	}
+	return string(answer)
+}
+
+// admin is what the proxy's admin port says, which speaks in the clear.
+func (s *stack) admin(path string) string {
+	s.t.Helper()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Get(s.env["GHOSTLINE_ADMIN_URL"] + path)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		s.t.Fatalf("%s: status %d, error %v", path, resp.StatusCode, err)
 	}
 	return string(answer)
 }

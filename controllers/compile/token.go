@@ -39,6 +39,7 @@ func (c *compiler) needed(ref *v1alpha1.KeyRef, path, holds string) string {
 	name, refused := c.file(ref, holds)
 	if refused != nil {
 		c.stop(v1alpha1.ConditionResolvedRefs, refused.reason, path, "%s", refused.message)
+		return "unresolved" // so that the rest is checked as if it were there
 	}
 	return name
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/ghostline-dev/ghostline/api/v1alpha1"
 	"github.com/ghostline-dev/ghostline/proxy/config"
@@ -17,12 +18,17 @@ func unitPath(region *v1alpha1.Region, unit *v1alpha1.Unit) string {
 // addFailover names the regions to spill to. One that cannot be is left out.
 func (c *compiler) addFailover() {
 	for i, name := range c.region.Failover {
-		if regionIndex(c.route, string(name)) < 0 || name == c.region.Name || slices.Contains(c.region.Failover[:i], name) {
-			c.note(v1alpha1.ConditionAccepted, v1alpha1.ReasonInvalid, fmt.Sprintf("spec.regions[%s].failover[%d]", c.region.Name, i),
-				"%q is the region itself, no region of this route, or stands there already; failover must name other regions, each once", name)
-			continue
+		path := fmt.Sprintf("spec.regions[%s].failover[%d]", c.region.Name, i)
+		switch {
+		case regionIndex(c.route, string(name)) < 0:
+			c.note(v1alpha1.ConditionAccepted, v1alpha1.ReasonInvalid, path,
+				"%q is no region of this route, which has %s", name, strings.Join(regionNames(c.route), ", "))
+		case name == c.region.Name || slices.Contains(c.region.Failover[:i], name):
+			c.note(v1alpha1.ConditionAccepted, v1alpha1.ReasonInvalid, path,
+				"%q is the region itself or stands there already; failover must name other regions, each once", name)
+		default:
+			c.config.Failover = append(c.config.Failover, string(name))
 		}
-		c.config.Failover = append(c.config.Failover, string(name))
 	}
 }
 

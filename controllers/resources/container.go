@@ -54,6 +54,7 @@ func (r Region) args() []string {
 		"-last-config=" + dirConfig + "/" + EntryLastConfig,
 		"-credentials=" + dirCredentials,
 		"-proxies-dns=" + r.names().Proxies,
+		"-drain-delay=" + drainDelay.String(),
 		fmt.Sprintf("-listen-admin=:%d", PortAdmin),
 	}
 	if r.Proxy.TLS == nil {

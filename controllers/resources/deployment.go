@@ -18,19 +18,22 @@ const defaultReplicas = 3
 // balancers and the clients of the headless Service need it to find the new one.
 const minReady = 5 * time.Second
 
+// drainDelay is the proxy's -drain-delay: how long load balancers have to notice that
+// it drains.
+const drainDelay = 4 * time.Second
+
 // gracePeriod is how long a proxy may take to end. It ends by itself when its streams
 // have, so this is only a bound: a node kills what takes longer. It is made of the
 // longest that any route may ask for rather than of this route's timeouts.total, since
 // a changed grace period replaces all pods, and a changed config must not.
 func gracePeriod() time.Duration {
 	const (
-		delay   = 4 * time.Second  // -drain-delay
 		streams = 10 * time.Minute // the most that timeouts.total can be
 		spans   = 5 * time.Second  // to send the last spans
 		logs    = 2 * time.Second  // to write the last lines
 		margin  = 19 * time.Second // for a busy node
 	)
-	return delay + streams + spans + logs + margin
+	return drainDelay + streams + spans + logs + margin
 }
 
 // Deployment runs the region's proxies. Nothing in its pod template depends on the

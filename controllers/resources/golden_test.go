@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/ghostline-dev/ghostline/api/v1alpha1"
+	"github.com/ghostline-dev/ghostline/controllers/compile"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -62,7 +63,7 @@ func regionsOf(route *v1alpha1.CompletionRoute) []Region {
 		regions = append(regions, Region{
 			Route: route,
 			Name:  string(region.Name),
-			Proxy: ProxyOf(route, region),
+			Proxy: compile.ProxyOf(route, string(region.Name)),
 			Image: "registry.example.com/ghostline/proxy:v1.0.0",
 		})
 	}

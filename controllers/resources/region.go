@@ -15,7 +15,7 @@ type Region struct {
 	Route *v1alpha1.CompletionRoute
 	// Name is the region's.
 	Name string
-	// Proxy says how the proxies run: see [ProxyOf].
+	// Proxy says how the proxies run: compile.ProxyOf's.
 	Proxy v1alpha1.Proxy
 	// Image is used where Proxy.Image is empty.
 	Image string
@@ -24,47 +24,18 @@ type Region struct {
 	OperatorNamespace string
 }
 
-// ProxyOf is the route's spec.proxy with the region's overrides: a field that is set
-// there takes the place of the whole field here.
-func ProxyOf(route *v1alpha1.CompletionRoute, region v1alpha1.Region) v1alpha1.Proxy {
-	var proxy v1alpha1.Proxy
-	if route.Spec.Proxy != nil {
-		proxy = *route.Spec.Proxy.DeepCopy()
-	}
-	if region.Proxy == nil {
-		return proxy
-	}
-	over := region.Proxy.DeepCopy()
-	// One of the two takes the place of the other too, since there is one number of
-	// proxies to be said.
-	if over.Replicas != nil || over.Autoscaling != nil {
-		proxy.Replicas, proxy.Autoscaling = over.Replicas, over.Autoscaling
-	}
-	if over.Image != "" {
-		proxy.Image = over.Image
-	}
-	if over.Service != nil {
-		proxy.Service = over.Service
-	}
-	if over.TLS != nil {
-		proxy.TLS = over.TLS
-	}
-	if over.TrustedEdges != nil {
-		proxy.TrustedEdges = over.TrustedEdges
-	}
-	if over.Resources != nil {
-		proxy.Resources = over.Resources
-	}
-	return proxy
-}
-
 // Objects are all that the region needs but its ConfigMap and Secret, in the order in
-// which they are to be applied: what restricts pods before the pods.
+// which they are to be applied: what guards pods before the pods.
 func (r Region) Objects() []runtime.ApplyConfiguration {
 	objects := []runtime.ApplyConfiguration{
+		r.NetworkPolicy(),
+		r.PodDisruptionBudget(),
 		r.Service(),
 		r.HeadlessService(),
 		r.Deployment(),
+	}
+	if r.Proxy.Autoscaling != nil {
+		objects = append(objects, r.HorizontalPodAutoscaler())
 	}
 	return objects
 }

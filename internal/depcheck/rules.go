@@ -38,6 +38,18 @@ func Rules() []Rule {
 			Because: "controllers write proxy/config and never run the data plane",
 		},
 		{
+			From: []string{"./controllers/compile", "./controllers/resources"},
+			Deny: []string{"net", "net/http/...", "os/...", "syscall", "context", "k8s.io/client-go/...", "sigs.k8s.io/controller-runtime/..."},
+			// What is to be applied has types, which open no connection.
+			Except:  []string{"k8s.io/client-go/applyconfigurations/..."},
+			Because: "compile and resources are pure: the same route gives the same bytes, in a cluster and on a laptop",
+		},
+		{
+			From: []string{"./controllers/compile", "./controllers/routefile"},
+			Deny: []string{"k8s.io/client-go/...", "sigs.k8s.io/controller-runtime/..."}, Deep: true,
+			Because: "a route is compiled and checked without a cluster to ask",
+		},
+		{
 			From:    []string{"./api/..."},
 			Deny:    []string{"./...", "net/...", "os/...", "syscall", "k8s.io/client-go/...", "sigs.k8s.io/controller-runtime/..."},
 			Except:  []string{"./api/...", "sigs.k8s.io/controller-runtime/pkg/scheme"},

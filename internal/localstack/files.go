@@ -34,8 +34,9 @@ const envFile = "env"
 
 // Files are the stack's files, all in one directory that only its owner reads.
 type Files struct {
-	Dir string
-	at  Addresses
+	Dir   string
+	at    Addresses
+	route *config.Config // of a route that is tried; nil for the stack's own
 	// OAuthToken is the login of the stack's one user. It is a secret.
 	OAuthToken string
 }
@@ -81,7 +82,7 @@ func WriteFiles(dir string, at Addresses) (*Files, error) {
 		return nil, err
 	}
 	defer release()
-	return writeFiles(dir, at)
+	return writeFiles(&Files{Dir: dir, at: at})
 }
 
 // claim makes dir, or refuses it, and returns its absolute path. It is refused
@@ -113,15 +114,16 @@ func removeEnv(dir string) error {
 	return nil
 }
 
-func writeFiles(dir string, at Addresses) (*Files, error) {
+// writeFiles writes the files of a stack whose directory, addresses and route are set.
+func writeFiles(f *Files) (*Files, error) {
 	ca, err := localca.New()
 	if err != nil {
 		return nil, err
 	}
-	if err := ca.WriteFiles(dir); err != nil {
+	if err := ca.WriteFiles(f.Dir); err != nil {
 		return nil, err
 	}
-	f := &Files{Dir: dir, at: at, OAuthToken: "local-" + rand.Text()}
+	f.OAuthToken = "local-" + rand.Text()
 	proxyConfig, err := json.MarshalIndent(f.proxyConfig(), "", "  ")
 	if err != nil {
 		return nil, err
@@ -156,21 +158,49 @@ sku: local
 }
 
 func (f *Files) proxyConfig() config.Config {
+	if f.route != nil {
+		return f.localConfig()
+	}
 	return config.Config{
 		Region: "local",
-		Tokens: config.Tokens{
-			Issuer: f.IssuerURL(), Audience: Audience,
-			KeySet: config.KeySet{URL: f.IssuerURL() + "/.well-known/jwks.json", CAFile: "ca.pem"},
-		},
+		Tokens: f.tokens(),
 		Models: []config.Model{{
 			Name: Model, Aliases: []string{"copilot-codex", "gpt-41-copilot"},
 			Variants: []config.Variant{{Name: "stable", Weight: 100}},
 		}},
-		Units: []config.Unit{{
-			Name: "model-1", Region: "local", Serves: Model + "/stable", Provider: config.ProviderOpenAI,
-			URL: f.ModelURL() + "/v1/completions", Protocol: config.ProtocolHTTP2, TLS: &config.UnitTLS{CAFile: "ca.pem"},
-		}},
+		Units: []config.Unit{f.played(config.Unit{Name: "model-1", Region: "local", Serves: Model + "/stable"})},
 	}
+}
+
+// tokens are those of the stack's own issuer.
+func (f *Files) tokens() config.Tokens {
+	return config.Tokens{
+		Issuer: f.IssuerURL(), Audience: Audience,
+		KeySet: config.KeySet{URL: f.IssuerURL() + "/.well-known/jwks.json", CAFile: "ca.pem"},
+	}
+}
+
+// played is a unit as the stack's model server plays it: nothing of how the real one
+// is reached is left, and no key of it.
+func (f *Files) played(unit config.Unit) config.Unit {
+	return config.Unit{
+		Name: unit.Name, Region: unit.Region, Serves: unit.Serves, Capacity: unit.Capacity, Priority: unit.Priority,
+		Provider: config.ProviderOpenAI, URL: f.ModelURL() + "/v1/completions", Protocol: config.ProtocolHTTP2,
+		TLS: &config.UnitTLS{CAFile: "ca.pem"},
+	}
+}
+
+// localConfig is the route's config on this machine: what is done with requests is
+// the route's, whose tokens count and where they go is the stack's.
+func (f *Files) localConfig() config.Config {
+	c := *f.route
+	c.Requires = nil // this very program serves it
+	c.Tokens, c.TrustedEdges = f.tokens(), nil
+	c.Units = nil
+	for _, unit := range f.route.Units {
+		c.Units = append(c.Units, f.played(unit))
+	}
+	return c
 }
 
 // Env is the stack as shell variables, for `. DIR/env`.

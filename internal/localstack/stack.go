@@ -14,6 +14,7 @@ import (
 	"github.com/ghostline-dev/ghostline/internal/modelserver"
 	"github.com/ghostline-dev/ghostline/internal/privatefile"
 	"github.com/ghostline-dev/ghostline/proxy"
+	"github.com/ghostline-dev/ghostline/proxy/config"
 	"github.com/ghostline-dev/ghostline/tokenissuer"
 	"golang.org/x/sync/errgroup"
 )
@@ -28,6 +29,9 @@ type Options struct {
 	// Addresses are where to listen, which Validate must accept; an empty one is a
 	// free port on loopback.
 	Addresses Addresses
+	// Route is the config of a route that is to be tried; nil is one model of the
+	// stack's own. Its units are played by the model server.
+	Route *config.Config
 	// Model is how the model server behaves; its listeners are filled in.
 	Model modelserver.Options
 	Log   *slog.Logger
@@ -53,7 +57,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 	defer ports.close()
 	defer func() { err = errors.Join(err, removeEnv(dir)) }()
-	files, err := writeFiles(dir, o.Addresses)
+	files, err := writeFiles(&Files{Dir: dir, at: o.Addresses, route: o.Route})
 	if err != nil {
 		return err
 	}

@@ -80,19 +80,31 @@ func (p *Pool) dialUpTo(wanted int) {
 	}
 }
 
-// dial opens a connection. It is bound to no request, but ends with ctx.
+// dial opens a connection. It is bound to no request, but ends with ctx. What a
+// standstill of this process took of the dial's time it gets once more.
 func (p *Pool) dial(ctx context.Context, within time.Duration) {
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
-	opened, err := p.transport.NewClientConn(ctx, p.opts.URL.Scheme, p.address)
-	if err != nil && errors.Is(ctx.Err(), context.Canceled) {
-		err = context.Canceled
+	before := p.opts.Standstill.Stood(time.Now())
+	opened, err := p.connect(ctx, within)
+	if err != nil {
+		if lost := p.opts.Standstill.Stood(time.Now()) - before; lost > 0 {
+			opened, err = p.connect(ctx, min(lost, within))
+		}
 	}
 	p.dialed(opened, err)
 	if err == nil {
 		// It reports at once what has changed already.
 		opened.SetStateHook(p.connChanged)
 	}
+}
+
+func (p *Pool) connect(ctx context.Context, within time.Duration) (*http.ClientConn, error) {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	opened, err := p.transport.NewClientConn(ctx, p.opts.URL.Scheme, p.address)
+	if err != nil && errors.Is(ctx.Err(), context.Canceled) {
+		err = context.Canceled
+	}
+	return opened, err
 }
 
 func (p *Pool) dialed(opened *http.ClientConn, err error) {

@@ -43,8 +43,8 @@ type FirstBytes struct {
 	last  time.Time
 	sizes [Sizes]struct {
 		took [firstBytes]time.Duration
-		at   [firstBytes]time.Time
-		n    int // ever added
+		at   [firstBytes]time.Time // zero for those that took at most as long
+		n    int                   // ever added
 	}
 }
 
@@ -52,12 +52,24 @@ type FirstBytes struct {
 func (f *FirstBytes) Add(size Size, took time.Duration, at time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.add(size, took, at, at)
+}
+
+// AddAtMost remembers that the first byte of an answer, which was seen at a time,
+// took at most so long. That can clear a unit, but does not make it slow.
+func (f *FirstBytes) AddAtMost(size Size, took time.Duration, seen time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.add(size, took, time.Time{}, seen)
+}
+
+func (f *FirstBytes) add(size Size, took time.Duration, at, seen time.Time) {
 	s := &f.sizes[size]
 	i := s.n % firstBytes
 	s.took[i], s.at[i] = took, at
 	s.n++
-	if at.After(f.last) {
-		f.last = at
+	if seen.After(f.last) {
+		f.last = seen
 	}
 }
 

@@ -47,6 +47,9 @@ type Options struct {
 	// second: beyond their own limit, units end the connection and all that is
 	// on it. 0 is 25.
 	ResetBudget int
+	// Standstill is of this process, so that a dial is not too late because of it;
+	// nil is a process that never stands still.
+	Standstill *Standstill
 }
 
 // Pool is the connections to one unit.

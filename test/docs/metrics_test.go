@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ghostline-dev/ghostline/controllers"
 	"github.com/ghostline-dev/ghostline/internal/localca"
 	"github.com/ghostline-dev/ghostline/internal/service"
 	"github.com/ghostline-dev/ghostline/proxy"
@@ -36,6 +37,9 @@ func TestMetrics(t *testing.T) {
 	dir := t.TempDir()
 	describe(t, served, func(ctx context.Context, env service.Env) error { return runProxy(ctx, t, dir, env) })
 	describe(t, served, func(ctx context.Context, env service.Env) error { return runIssuer(ctx, t, dir, env) })
+	operator := prometheus.NewRegistry()
+	controllers.NewMetrics(operator)
+	readMetrics(t, served, operator)
 	for name, got := range served {
 		want, ok := written[name]
 		if !ok {

@@ -190,7 +190,7 @@ func TestVersions(t *testing.T) {
 
 // TestImages: what is run are this project's images, each of a release.
 func TestImages(t *testing.T) {
-	known := regexp.MustCompile(`/ghostline-(operator|proxy|tokenissuer)(:[0-9][^:@]*|@sha256:[0-9a-f]{64})$`)
+	known := regexp.MustCompile(`(?:^|/)ghostline-(operator|proxy|tokenissuer)(:[0-9][^:@]*|@sha256:[0-9a-f]{64})$`)
 	each(t, func(t *testing.T, c caseOf) {
 		for _, image := range images(t, c.objects(t)) {
 			if !known.MatchString(image) {

@@ -5,6 +5,7 @@ import corev1 "k8s.io/api/core/v1"
 // Proxy says how the proxies of a region run.
 //
 // +kubebuilder:validation:XValidation:rule="!(has(self.replicas) && has(self.autoscaling))",message="must have one of replicas and autoscaling, not both"
+// +kubebuilder:validation:XValidation:rule="!has(self.resources) || !has(self.resources.claims)",message="resources.claims is not supported; set requests and limits"
 type Proxy struct {
 	// Replicas is how many proxies run. Default: 3.
 	// +optional
@@ -37,6 +38,61 @@ type Proxy struct {
 	// Resources are the container's. Default: requests of half a processor and 128Mi.
 	// +optional
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
+	// ImagePullSecrets are the Secrets in the route's namespace with which the image is
+	// pulled, 8 at most.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=8
+	ImagePullSecrets []SecretRef `json:"imagePullSecrets,omitempty"`
+	// NodeSelector are the labels of nodes that proxies may run on, 32 at most.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=32
+	NodeSelector map[string]LabelValue `json:"nodeSelector,omitempty"`
+	// Tolerations are the taints of nodes that proxies may run on all the same, 32 at
+	// most.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	Tolerations []Toleration `json:"tolerations,omitempty"`
+	// PriorityClassName is the pods' class. Proxies come before what can wait.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	PriorityClassName string `json:"priorityClassName,omitempty"`
+}
+
+// LabelValue is the value of a node's label.
+//
+// +kubebuilder:validation:MaxLength=63
+type LabelValue string
+
+// Toleration is a taint of nodes that proxies may run on all the same.
+//
+// +kubebuilder:validation:XValidation:rule="self.operator == 'Exists' ? !has(self.value) : has(self.key)",message="key is required with operator Equal, and value does not go with Exists"
+type Toleration struct {
+	// Key is the taint's. Default: every key, which goes with Exists only.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Key string `json:"key,omitempty"`
+	// Operator is Equal, for the taint of that value, or Exists, for any value.
+	// +optional
+	// +kubebuilder:default=Equal
+	// +kubebuilder:validation:Enum=Equal;Exists
+	Operator corev1.TolerationOperator `json:"operator,omitempty"`
+	// Value is the taint's.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Value string `json:"value,omitempty"`
+	// Effect is the taint's. Default: every effect.
+	// +optional
+	// +kubebuilder:validation:Enum=NoSchedule;PreferNoSchedule;NoExecute
+	Effect corev1.TaintEffect `json:"effect,omitempty"`
+	// TolerationSeconds is how long a pod stays on a node that gets the taint, with the
+	// effect NoExecute. Default: for good.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=31536000
+	TolerationSeconds *int64 `json:"tolerationSeconds,omitempty"`
 }
 
 // Autoscaling has as many proxies run as their processors need.

@@ -33,5 +33,22 @@ func ProxyOf(route *v1alpha1.CompletionRoute, region string) v1alpha1.Proxy {
 	if own.Resources != nil {
 		out.Resources = own.Resources
 	}
+	overridePlacement(&out, own)
 	return out
+}
+
+// overridePlacement takes over where the pods run, and how they get there.
+func overridePlacement(out, own *v1alpha1.Proxy) {
+	if own.ImagePullSecrets != nil {
+		out.ImagePullSecrets = own.ImagePullSecrets
+	}
+	if own.NodeSelector != nil {
+		out.NodeSelector = own.NodeSelector
+	}
+	if own.Tolerations != nil {
+		out.Tolerations = own.Tolerations
+	}
+	if own.PriorityClassName != "" {
+		out.PriorityClassName = own.PriorityClassName
+	}
 }

@@ -70,6 +70,8 @@ func TestProxyOfHasEveryField(t *testing.T) {
 			value.Set(reflect.New(value.Type().Elem()))
 		case reflect.Slice:
 			value.Set(reflect.MakeSlice(value.Type(), 1, 1))
+		case reflect.Map:
+			value.Set(reflect.MakeMap(value.Type()))
 		case reflect.String:
 			value.SetString("set")
 		default:

@@ -3,6 +3,7 @@ package resources
 import (
 	"time"
 
+	"github.com/ghostline-dev/ghostline/api/v1alpha1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -64,7 +65,7 @@ func (r Region) Deployment() *appsv1ac.DeploymentApplyConfiguration {
 // pod needs nothing of Kubernetes: no ServiceAccount of its own, no token, and no
 // environment from the Services around it.
 func (r Region) pod() *corev1ac.PodSpecApplyConfiguration {
-	return corev1ac.PodSpec().
+	pod := corev1ac.PodSpec().
 		WithAutomountServiceAccountToken(false).
 		WithEnableServiceLinks(false).
 		WithTerminationGracePeriodSeconds(int64(gracePeriod().Seconds())).
@@ -75,6 +76,45 @@ func (r Region) pod() *corev1ac.PodSpecApplyConfiguration {
 		).
 		WithVolumes(r.volumes()...).
 		WithContainers(r.container())
+	return r.placed(pod)
+}
+
+// placed says where the pod may run, and with which Secrets its image is pulled.
+func (r Region) placed(pod *corev1ac.PodSpecApplyConfiguration) *corev1ac.PodSpecApplyConfiguration {
+	for _, secret := range r.Proxy.ImagePullSecrets {
+		pod.WithImagePullSecrets(corev1ac.LocalObjectReference().WithName(secret.Name))
+	}
+	for i := range r.Proxy.Tolerations {
+		pod.WithTolerations(toleration(&r.Proxy.Tolerations[i]))
+	}
+	if r.Proxy.PriorityClassName != "" {
+		pod.WithPriorityClassName(r.Proxy.PriorityClassName)
+	}
+	for key, value := range r.Proxy.NodeSelector {
+		pod.WithNodeSelector(map[string]string{key: string(value)})
+	}
+	return pod
+}
+
+// toleration is one as it is applied: what is not set is not owned.
+func toleration(from *v1alpha1.Toleration) *corev1ac.TolerationApplyConfiguration {
+	out := corev1ac.Toleration()
+	if from.Key != "" {
+		out.WithKey(from.Key)
+	}
+	if from.Operator != "" {
+		out.WithOperator(from.Operator)
+	}
+	if from.Value != "" {
+		out.WithValue(from.Value)
+	}
+	if from.Effect != "" {
+		out.WithEffect(from.Effect)
+	}
+	if from.TolerationSeconds != nil {
+		out.WithTolerationSeconds(*from.TolerationSeconds)
+	}
+	return out
 }
 
 // spread has the proxies of one revision spread out where that is possible. Where it

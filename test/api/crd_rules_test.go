@@ -212,6 +212,14 @@ func proxyRules() []rule {
 			[]change{{"spec.proxy.trustedEdges": "[10.0.0.1]"}, {"spec.proxy.trustedEdges": "[10.0.0.0/8, edge]"}, {"spec.proxy.trustedEdges": "[10.0.0.0/33]"}},
 			[]change{{"spec.proxy.trustedEdges": "['2001:db8::/32', 192.0.2.1/32]"}, {"spec.proxy.trustedEdges": "[]"}},
 		}, {
+			"resources.claims is not supported",
+			[]change{{"spec.proxy.resources": "{claims: [{name: gpu}]}"}, {"spec.regions[1].proxy.resources": "{claims: [{name: gpu}]}"}},
+			[]change{{"spec.proxy.resources": "{limits: {memory: 1Gi}}"}},
+		}, {
+			"key is required with operator Equal, and value does not go with Exists",
+			[]change{{"spec.proxy.tolerations": "[{value: edge}]"}, {"spec.regions[1].proxy.tolerations": "[{key: pool, operator: Exists, value: edge}]"}},
+			[]change{{"spec.proxy.tolerations": "[{operator: Exists}, {key: pool, value: edge, effect: NoSchedule}]"}},
+		}, {
 			"max must be at least min",
 			[]change{{"spec.proxy.autoscaling.min": "13"}, {"spec.proxy.autoscaling": "{max: 1}"}},
 			[]change{{"spec.proxy.autoscaling.min": "12"}, {"spec.proxy.autoscaling": "{max: 2}"}},

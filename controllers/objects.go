@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -144,10 +145,19 @@ func (r *CompletionRouteReconciler) apply(ctx context.Context, p *pass, desired 
 	}
 	err = r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(FieldOwner(r.Region)), client.ForceOwnership)
 	if err != nil {
-		return fmt.Errorf("%s %s: %w", object.GetKind(), object.GetName(), err)
+		return fmt.Errorf("%s %s: %w", object.GetKind(), object.GetName(), withoutContent(object.GetKind(), err))
 	}
 	r.applied.set(key, written{digest, object.GetResourceVersion()})
 	return nil
+}
+
+// withoutContent is the error without what an object holds: the API server, or a webhook
+// before it, may quote what it refuses, and the error goes into the log and the status.
+func withoutContent(kind string, err error) error {
+	if reason := apierrors.ReasonForError(err); kind == "Secret" && reason != metav1.StatusReasonUnknown {
+		return fmt.Errorf("the API server refuses it: %s", reason)
+	}
+	return err
 }
 
 // FieldOwner is the name under which the operator of a region applies objects; empty

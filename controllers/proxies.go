@@ -25,23 +25,26 @@ import (
 type ProxyStatus struct {
 	ConfigHash string `json:"configHash"`
 	// RefusedConfig is the newest config, if the proxy uses another one.
-	RefusedConfig *struct {
-		Hash    string `json:"hash"`
-		Problem string `json:"problem"`
-	} `json:"refusedConfig"`
-	RegionVote struct {
-		Vote    string `json:"vote"`
+	RefusedConfig *RefusedConfig `json:"refusedConfig"`
+	RegionVote    struct {
+		Vote    string `json:"vote"` // up, down or unknown
 		Problem string `json:"problem"`
 	} `json:"regionVote"`
-	Units []struct {
-		Name    string `json:"name"`
-		State   string `json:"state"`
-		Problem string `json:"problem"`
-	} `json:"units"`
-	MutationsLeftOut []struct {
-		Name    string `json:"name"`
-		Problem string `json:"problem"`
-	} `json:"mutationsLeftOut"`
+	Units            []PartStatus `json:"units"`
+	MutationsLeftOut []PartStatus `json:"mutationsLeftOut"`
+}
+
+// RefusedConfig is a config that a proxy does not use, and why.
+type RefusedConfig struct {
+	Hash    string `json:"hash"`
+	Problem string `json:"problem"`
+}
+
+// PartStatus is a unit or a mutation at a proxy.
+type PartStatus struct {
+	Name    string `json:"name"`
+	State   string `json:"state"` // of a unit
+	Problem string `json:"problem"`
 }
 
 // unitLeftOut is the state of a unit that a proxy cannot use.
